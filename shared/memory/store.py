@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +11,7 @@ from itertools import islice
 from shared.core.ledger import LedgerEntry
 from shared.core.model.job import Job, JobState, Label, State
 from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.vm_names import job_hash, job_hash_in, vm_name
+from shared.core.model.vm_names import job_hash, vm_name
 from shared.core.transitions.change import Change
 from shared.errors import ConflictError
 from shared.memory.incidents import Incidents
@@ -36,8 +36,8 @@ class MemoryStore(Incidents, Leases):
     def __init__(self) -> None:
         super().__init__()
         self._jobs: dict[str, StoredJob] = {}
-        self._ids_by_hash: dict[str, str] = {}
-        """Hash in the names of a job's VMs → id of the job."""
+        self._ids_by_hash: defaultdict[str, list[str]] = defaultdict(list)
+        """Hash in the names of a job's VMs → ids of the jobs with this hash."""
         self._admissions = 0
         self._commits = 0
 
@@ -47,7 +47,7 @@ class MemoryStore(Incidents, Leases):
             other = MemoryStore()
             other.copy_incidents(self)
             other._jobs = {job_id: stored.copy() for job_id, stored in self._jobs.items()}
-            other._ids_by_hash = dict(self._ids_by_hash)
+            other._ids_by_hash.update({key: list(ids) for key, ids in self._ids_by_hash.items()})
             other._admissions, other._commits = self._admissions, self._commits
             other.copy_leases(self)
             return other
@@ -97,7 +97,7 @@ class MemoryStore(Incidents, Leases):
                 if change.job is None:
                     raise ConflictError(f"there is no job {entry.job_id}")
                 stored = self._jobs[entry.job_id] = StoredJob(change.job)
-                self._ids_by_hash[job_hash(entry.job_id)] = entry.job_id
+                self._ids_by_hash[job_hash(entry.job_id)].append(entry.job_id)
             stored.job = change.job or stored.job
             stored.replicas.update({replica.key: replica for replica in change.replicas})
             self._commits += 1
@@ -205,8 +205,9 @@ class MemoryStore(Incidents, Leases):
 
     def job_of_vm(self, name: str) -> str | None:
         with self._lock:
-            named = self._ids_by_hash.get(job_hash_in(name) or "")
-            return named if named is not None and _has_vm(self._jobs[named].job, name) else None
+            vm_hash = name.rsplit("-", 3)[-3:][0]  # the hash, the task type and the index end the name
+            job_ids = self._ids_by_hash.get(vm_hash, ())
+            return next((job_id for job_id in job_ids if _has_vm(self._jobs[job_id].job, name)), None)
 
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Nothing outlives the process, so nothing is deleted before its end."""

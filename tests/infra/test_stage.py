@@ -70,7 +70,7 @@ def test_archive_contains_only_what_its_function_imports(function: str, archives
     agent = {name for name in content if name.startswith("shared/agent/")}
     assert agent == ({"shared/agent/startup.sh", "shared/agent/shutdown.sh"} if function == PROVISION else set())
     # The console has templates, style sheets and scripts.
-    assert archives[function].stat().st_size < (600 if function == "console" else 400) * 1024
+    assert archives[function].stat().st_size < (600 if function == "console" else 450) * 1024
 
 
 @pytest.mark.parametrize("function", [name for name in stage.FUNCTIONS if name != PROVISION])
