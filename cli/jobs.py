@@ -133,7 +133,7 @@ def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
 
 def find_job(store: Store, job_id: str) -> State:
-    """Return the job and the replicas of its present attempt. Raises PermanentError if there is no such job."""
+    """Return the job and the replicas of its current attempt. Raises PermanentError if there is no such job."""
     loaded = store.load_attempt(job_id)
     if loaded is None:
         raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")

@@ -195,7 +195,7 @@ def _stage_packages(
 def set_job_id(document: dict[str, Any], job_file: str, job_id: str | None = None) -> None:
     """Set the document's job id to `job_id`, else keep its own, else derive one from the file's name and the time.
 
-    `{time:FORMAT}` in an id is replaced by the present time. An id that is not text is left to `accept`, which refuses
+    `{time:FORMAT}` in an id is replaced by the current time. An id that is not text is left to `accept`, which refuses
     it.
     """
     now = datetime.now(UTC)

@@ -36,7 +36,7 @@ class Cloud:
         self.rng = random.Random(scenario.seed)  # noqa: S311 - reproducible
         self.now = 0.0
         self.spent = 0.0
-        """How long the present delivery has taken."""
+        """How long the current delivery has taken."""
         self._planned: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._busy: Counter[str] = Counter()

@@ -12,7 +12,7 @@ from emulators.compute.properties import Properties
 
 
 class Capacity:
-    """The capacity of all zones, as the present faults leave it."""
+    """The capacity of all zones, as the current faults leave it."""
 
     def __init__(self, project: str, catalog: Catalog, faults: FaultInjector) -> None:
         self._project, self._catalog, self._faults = project, catalog, faults

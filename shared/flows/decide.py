@@ -56,8 +56,8 @@ def _load(job_id: str, reads: Reads, store: Store, known: Loaded | None) -> Load
         loaded = store.load_attempt(job_id)
     else:
         loaded = known or store.load(job_id, reads.replica_key)
-        if reads.of_present_attempt:
-            loaded = _load_present_attempt(loaded, job_id, reads, store)
+        if reads.of_current_attempt:
+            loaded = _load_current_attempt(loaded, job_id, reads, store)
         if reads.primary and loaded is not None:
             loaded = _with_primary(loaded, store)
     if loaded is None and reads.requires_job:
@@ -65,8 +65,8 @@ def _load(job_id: str, reads: Reads, store: Store, known: Loaded | None) -> Load
     return loaded
 
 
-def _load_present_attempt(loaded: Loaded | None, job_id: str, reads: Reads, store: Store) -> Loaded | None:
-    """Load the replica of the present attempt. The job may be rerun between two reads, so this may take several."""
+def _load_current_attempt(loaded: Loaded | None, job_id: str, reads: Reads, store: Store) -> Loaded | None:
+    """Load the replica of the current attempt. The job may be rerun between two reads, so this may take several."""
     attempt = reads.attempt
     while loaded is not None and loaded.state.job.attempt > attempt:
         attempt = loaded.state.job.attempt

@@ -25,8 +25,8 @@ class Leases:
     def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
         with self._lease_lock:
             if name in self._leases:
-                present, end = self._leases[name]
-                if end > now and not (holder and holder == present.holder):
+                taken, end = self._leases[name]
+                if end > now and not (holder and holder == taken.holder):
                     return None
             lease = Lease(name, object(), holder)
             self._leases[name] = (lease, expires_at)
@@ -45,5 +45,5 @@ class Leases:
                 del self._leases[lease.name]
 
     def _holds(self, lease: Lease) -> bool:
-        present, _ = self._leases.get(lease.name, (None, None))
-        return present is not None and present.token is lease.token
+        taken, _ = self._leases.get(lease.name, (None, None))
+        return taken is not None and taken.token is lease.token

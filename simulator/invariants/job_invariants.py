@@ -4,7 +4,7 @@
     I2    an incarnation ends once
     I3    budgets equal what was charged and refunded (`simulator.invariants.budget_invariants`), and no replica is
           charged for the end of another (`simulator.invariants.charge_invariants`)
-    I4    only events of the present incarnation and its VM change anything (see `simulator.invariants.vm_invariants`)
+    I4    only events of the current incarnation and its VM change anything (see `simulator.invariants.vm_invariants`)
     I5    a VM that the stored state desires is not deleted (see there)
     I6    no VM is left after the end
     I9    the ledger, folded, is the stored state
@@ -147,7 +147,7 @@ class JobInvariants:
             self.ended_s = self.context.now
 
     def _check_subject(self, before: State, entry: LedgerEntry) -> None:
-        """Check that an event about another incarnation than the present one changes nothing (I4), and I2."""
+        """Check that an event about another incarnation than the current one changes nothing (I4), and I2."""
         event, decision = entry.event, entry.decision
         if not isinstance(event, ReplicaEvent) or isinstance(decision.action, Ignore):
             return
@@ -157,9 +157,9 @@ class JobInvariants:
         replica = next((member for member in before.replicas if member.replica_id == subject.replica_id), None)
         if replica is None or (subject.attempt != replica.attempt and not isinstance(event, VmLost)):
             raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {decision.action.kind}")
-        if not _is_present(subject, replica, is_loss=isinstance(event, VmLost)):
+        if not _is_current(subject, replica, is_loss=isinstance(event, VmLost)):
             raise ViolationError(
-                f"I4: {entry.key} is not of the present incarnation of {replica}: {decision.action.kind}"
+                f"I4: {entry.key} is not of the current incarnation of {replica}: {decision.action.kind}"
             )
         is_slice = before.job.plan.group(subject.replica_id.task_type).tpu is not None
         self._vms.check_accepted(entry, subject, is_slice=is_slice)
@@ -178,8 +178,8 @@ class JobInvariants:
             raise ViolationError(f"deletion: of a live or deleted job: {job.state}, deleted at {job.deleted_at}")
 
 
-def _is_present(subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
-    """Return whether an event is about the replica's present VM and, unless it is a loss, its present incarnation."""
+def _is_current(subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
+    """Return whether an event is about the replica's current VM and, unless it is a loss, its current incarnation."""
     if subject.vm_generation != replica.vm_generation:
         return False
     return is_loss or subject.incarnation == replica.incarnation

@@ -49,5 +49,5 @@ class Scheduler:
         self.now = max(self.now, end_s)
 
     def clock(self, skew_s: float = 0.0) -> datetime:
-        """Return the present virtual time as a clock that is wrong by `skew_s` seconds shows it."""
+        """Return the current virtual time as a clock that is wrong by `skew_s` seconds shows it."""
         return START + timedelta(seconds=self.now + skew_s)

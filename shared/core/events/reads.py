@@ -16,7 +16,7 @@ class Reads:
     """The replica that the event is about."""
     attempt: int = 0
     """The replica's attempt."""
-    of_present_attempt: bool = False
+    of_current_attempt: bool = False
     """Whether the event concerns the replica's VM, which outlives an attempt: if the job was rerun, the replica of the
     current attempt is loaded instead."""
     lost_peers: bool = False

@@ -189,7 +189,7 @@ class VmLost(_ReplicaEvent):
 
     @property
     def reads(self) -> Reads:
-        return Reads(self.subject.replica_id, self.subject.attempt, of_present_attempt=True)
+        return Reads(self.subject.replica_id, self.subject.attempt, of_current_attempt=True)
 
 
 @dataclass(frozen=True, slots=True)

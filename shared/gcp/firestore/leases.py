@@ -21,8 +21,8 @@ class Leases(Database):
         snapshot = self._get(path).get(path)
         if snapshot is None:
             return self._write_lease(name, holder, expires_at, None)
-        present = snapshot.to_dict() or {}
-        if present["expires_at"] > now and not (holder and holder == present.get("holder")):
+        lease = snapshot.to_dict() or {}
+        if lease["expires_at"] > now and not (holder and holder == lease.get("holder")):
             return None
         return self._write_lease(name, holder, expires_at, snapshot.update_time)
 
