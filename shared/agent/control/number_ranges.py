@@ -1,5 +1,4 @@
-"""Number ranges: the short form in which the control plane sends lists of numbered texts (docs/interfaces.md section
-3)."""
+"""Number ranges: the short form of lists of numbered texts in a VM's config (docs/interfaces.md section 3)."""
 
 from __future__ import annotations
 
