@@ -68,7 +68,7 @@ test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## run the whole 
 test-quick: $(INSTALLED) ## run the quick tests, which need no emulators
 	@$(BIN)/python -m pytest -m "not slow and not heavy and not e2e and not emulator"
 
-# One module only: make mutants MODULE=shared/core/rules/capacity.py
+# One module only: make mutants MODULE=shared/trainmaster/core/rules/capacity.py
 MODULE ?=
 .PHONY: mutants
 mutants: $(INSTALLED) ## change each expression of the rules; list the changes that no unit test notices
@@ -77,7 +77,7 @@ mutants: $(INSTALLED) ## change each expression of the rules; list the changes t
 SEEDS ?= 200000
 .PHONY: soak
 soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and check all invariants after each step
-	@$(BIN)/python -m simulator.soak --seeds $(SEEDS)
+	@$(BIN)/python -m trainmaster.simulator.soak --seeds $(SEEDS)
 
 .PHONY: stage
 stage: $(INSTALLED) ## build the source archive of each function, the agent and the algorithms in build/stage/, for infra/
@@ -120,7 +120,7 @@ check: $(INSTALLED) ## check lint rules, formatting, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -c 'import sys; sys.path.insert(0, "."); from importlinter.cli import lint_imports_command as run; run()'
+	@$(BIN)/python -c 'import sys; sys.path[:0] = [".", "shared", "emulators"]; from importlinter.cli import lint_imports_command as run; run()'
 
 .PHONY: check-infra
 check-infra: $(CHECKOV)/.complete ## check infra/ with checkov

@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Final
 
-from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
-from shared.core.model.vm import Vm
-from shared.flows.authenticate import IDENTITY_ATTRIBUTE
-from shared.messaging.push import Message
+from trainmaster.core.model.vm import Vm
+from trainmaster.flows.authenticate import IDENTITY_ATTRIBUTE
+from trainmaster.messaging.push import Message
+from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 
 ACCOUNT: Final = "trainmaster-worker@my-project.iam.gserviceaccount.com"
 VALUE_LENGTH_MAX: Final = 1024

@@ -11,7 +11,7 @@ from typing import Any
 from google.cloud.firestore import Client, DocumentReference
 from google.cloud.firestore_v1.base_query import FieldFilter
 
-from shared.gcp.retries import CALL
+from trainmaster.gcp.retries import CALL
 
 
 class BareEvents:

@@ -1,6 +1,6 @@
 """The services below the control plane in a benchmark: Google's emulators of Firestore and Pub/Sub.
 
-The VMs are those of `shared.memory.fleet`: dictionary entries that exist as soon as they are requested. A benchmark
+The VMs are those of `memory.fleet`: dictionary entries that exist as soon as they are requested. A benchmark
 measures the control plane, not Compute Engine.
 """
 
@@ -17,13 +17,13 @@ from unittest import mock
 
 from google.cloud.firestore import Client
 
-from emulators.services import firestore, pubsub
-from emulators.stack import processes, service
-from emulators.stack.backends import require_backend
-from shared.gcp import clients
-from shared.gcp.firestore.store import FirestoreStore
-from shared.gcp.pubsub_bus import PubsubBus
-from shared.messaging import topics
+from trainmaster.gcp import clients
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.gcp.pubsub_bus import PubsubBus
+from trainmaster.messaging import topics
+from trainmaster_emulators.services import firestore, pubsub
+from trainmaster_emulators.stack import processes, service
+from trainmaster_emulators.stack.backends import require_backend
 
 TOPICS: Final = (topics.DEAD_LETTER, topics.PROVISION)
 """Topics to which the measured functions publish."""

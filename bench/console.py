@@ -16,7 +16,7 @@ from bench import console_browser
 from bench.cloud import Emulators
 from bench.console_site import ConsoleSite
 from bench.figures import Figure, Figures
-from shared.console.rendering import STATIC
+from trainmaster.console.rendering import STATIC
 
 MILLISECONDS: Final = 1_000
 HTML_KB_MAX: Final = 60.0

@@ -13,24 +13,24 @@ from typing import Final
 from flask.testing import FlaskClient
 
 from bench.jobs import job_spec
-from shared.console.actions import Actions
-from shared.console.ledger_cache import LedgerCache
-from shared.console.pages.log_window import LogQuery
-from shared.console.pages.service import Console
-from shared.console.sign_in import LoopbackSignIn
-from shared.console.web import create_app
-from shared.core.model.job import tuning_of
-from shared.core.model.tuning import Measurement, Trial, TrialState
-from shared.core.model.vm_names import vm_name
-from shared.flows import provision, replica_exit, submit, vm_ready
-from shared.flows.fleet_deps import FleetDeps
-from shared.flows.record import Deps
-from shared.memory.bus import MemoryBus
-from shared.memory.fleet import MemoryFleet
-from shared.memory.store import MemoryStore
-from shared.messaging import agent_messages, internal_requests
-from shared.ports import Loaded
-from shared.ports.metrics import MetricQuery, MetricSeries
+from trainmaster.console.actions import Actions
+from trainmaster.console.ledger_cache import LedgerCache
+from trainmaster.console.pages.log_window import LogQuery
+from trainmaster.console.pages.service import Console
+from trainmaster.console.sign_in import LoopbackSignIn
+from trainmaster.console.web import create_app
+from trainmaster.core.model.job import tuning_of
+from trainmaster.core.model.tuning import Measurement, Trial, TrialState
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.flows import provision, replica_exit, submit, vm_ready
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.record import Deps
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import agent_messages, internal_requests
+from trainmaster.ports import Loaded
+from trainmaster.ports.metrics import MetricQuery, MetricSeries
 
 HOST: Final = "127.0.0.1:8080"
 START: Final = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

@@ -16,19 +16,19 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from shared.core.model.replica import Replica
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm import Vm
-from shared.errors import TemporaryError
-from shared.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
-from shared.flows.authenticate import AuthDeps, Sender, authenticate, authenticate_loss
-from shared.flows.fleet_deps import FleetDeps
-from shared.flows.record import Deps
-from shared.memory.bus import MemoryBus
-from shared.memory.fleet import MemoryFleet
-from shared.messaging import agent_messages, google_events, internal_requests, topics
-from shared.messaging.push import Message
-from shared.ports import Bus, Store
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import Vm
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
+from trainmaster.flows.authenticate import AuthDeps, Sender, authenticate, authenticate_loss
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.record import Deps
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging.push import Message
+from trainmaster.ports import Bus, Store
 
 THREADS: Final = 16
 REDELIVERY_S: Final = 0.5
@@ -148,7 +148,7 @@ PREFIX: Final = topics.PROVISION.removesuffix("provision")
 
 
 def run_all(threads: int, tasks: Sequence[Callable[[], None]]) -> None:
-    """Run all tasks to their end, and then raise the first error, as `shared.wiring.fleet` does."""
+    """Run all tasks to their end, and then raise the first error, as `trainmaster.wiring.fleet` does."""
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(task) for task in tasks]
     for future in futures:

@@ -23,12 +23,12 @@ from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane
 from bench.figures import Figure, Figures, median_ms
 from bench.jobs import job_spec
-from emulators.services import pubsub
-from shared.flows.authenticate import AuthDeps
-from shared.gcp.identity_tokens import IdentityTokens
-from shared.messaging import push
-from shared.messaging.internal_requests import ProvisionRequest
-from shared.ports import Store
+from trainmaster.flows.authenticate import AuthDeps
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.messaging import push
+from trainmaster.messaging.internal_requests import ProvisionRequest
+from trainmaster.ports import Store
+from trainmaster_emulators.services import pubsub
 
 JOB: Final = "delivery"
 EVENTS: Final = "bench-events"

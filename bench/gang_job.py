@@ -12,16 +12,16 @@ from bench.agents import ACCOUNT, Agents
 from bench.control_plane import ControlPlane, Delivery
 from bench.jobs import job_spec
 from bench.meter import Meter
-from shared.core.model.job import Job, JobState
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import DirectiveAction, Vm
-from shared.core.reconcile.steps import Create
-from shared.flows.authenticate import AuthDeps
-from shared.gcp.identity_tokens import IdentityTokens
-from shared.memory.fleet import MemoryFleet
-from shared.messaging.push import Message
-from shared.ports import CreateOutcome, Store
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import DirectiveAction, Vm
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.flows.authenticate import AuthDeps
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.messaging.push import Message
+from trainmaster.ports import CreateOutcome, Store
 
 JOB: Final = "gang"
 LOST: Final = ReplicaId(TaskType.WORKER, 0)

@@ -18,11 +18,11 @@ from bench.control_plane import ControlPlane
 from bench.figures import Figure, Figures
 from bench.jobs import job_spec
 from bench.meter import Meter, attach
-from shared.core.model.job import JobState
-from shared.core.model.replica_id import TaskType
-from shared.cost import operation_prices
-from shared.flows.authenticate import AuthDeps
-from shared.gcp.identity_tokens import IdentityTokens
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.cost import operation_prices
+from trainmaster.flows.authenticate import AuthDeps
+from trainmaster.gcp.identity_tokens import IdentityTokens
 
 JOB: Final = "job_cost"
 

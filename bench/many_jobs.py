@@ -20,17 +20,17 @@ from bench.control_plane import ControlPlane
 from bench.figures import Figure, Figures
 from bench.jobs import job_spec
 from bench.meter import Meter, attach
-from shared.core.model.job import Job, JobState
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm import Directive, DirectiveAction
-from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.steps import Create
-from shared.core.transitions.change import Change
-from shared.flows.authenticate import AuthDeps
-from shared.gcp.identity_tokens import IdentityTokens
-from shared.memory.fleet import MemoryFleet
-from shared.memory.store import MemoryStore
-from shared.wiring.fleet import THREADS
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import Directive, DirectiveAction
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.transitions.change import Change
+from trainmaster.flows.authenticate import AuthDeps
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.store import MemoryStore
+from trainmaster.wiring.fleet import THREADS
 
 VCPUS_PER_JOB: Final = 4
 """vCPUs of the machine type in `bench.jobs`."""

@@ -15,8 +15,8 @@ from typing import Final
 
 from bench.cloud import Emulators, Project
 from bench.figures import Figure, Figures
-from shared.gcp import clients
-from shared.gcp.firestore.store import FirestoreStore
+from trainmaster.gcp import clients
+from trainmaster.gcp.firestore.store import FirestoreStore
 
 ATTEMPT: Final = "attempt"
 LIVE_JOBS: Final = "live-jobs"

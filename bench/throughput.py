@@ -16,11 +16,11 @@ from bench.cloud import Emulators
 from bench.control_plane import ControlPlane
 from bench.figures import Figure, Figures
 from bench.jobs import job_spec
-from shared.core.model.replica_id import TaskType
-from shared.core.model.vm import Vm
-from shared.flows.authenticate import AuthDeps
-from shared.gcp.identity_tokens import IdentityTokens
-from shared.messaging.internal_requests import ProvisionRequest
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.vm import Vm
+from trainmaster.flows.authenticate import AuthDeps
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.messaging.internal_requests import ProvisionRequest
 
 THREADS: Final = 8
 RATIO_MIN: Final = 0.7

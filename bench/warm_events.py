@@ -22,11 +22,11 @@ from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane, Delivery
 from bench.figures import Figure, Figures, median_ms
 from bench.jobs import job_spec
-from shared.core.model.replica_id import TaskType
-from shared.core.model.vm import Vm
-from shared.flows.authenticate import AuthDeps
-from shared.gcp.identity_tokens import IdentityTokens
-from shared.messaging.internal_requests import ProvisionRequest
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.vm import Vm
+from trainmaster.flows.authenticate import AuthDeps
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.messaging.internal_requests import ProvisionRequest
 
 JOB: Final = "warm_events"
 WARM_UP: Final = 5

@@ -7,10 +7,10 @@ import json
 import functions_framework
 from flask import Request, Response
 
-from shared.api import handler
-from shared.api.request import BODY_BYTES_READ
-from shared.api.request import Request as ApiRequest
-from shared.wiring.api import service
+from trainmaster.api import handler
+from trainmaster.api.request import BODY_BYTES_READ
+from trainmaster.api.request import Request as ApiRequest
+from trainmaster.wiring.api import service
 
 
 @functions_framework.http

@@ -8,9 +8,9 @@ from io import BytesIO
 import functions_framework
 from flask import Flask, Request, Response
 
-from shared.console.web import create_app
-from shared.messaging import json_log
-from shared.wiring.console import hosted_console
+from trainmaster.console.web import create_app
+from trainmaster.messaging import json_log
+from trainmaster.wiring.console import hosted_console
 
 VERSION = "deployed"
 

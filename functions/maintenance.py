@@ -5,12 +5,12 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared.flows import maintenance as flow
-from shared.flows.authenticate import authenticate_loss
-from shared.messaging import push
-from shared.messaging.google_events import decode_maintenance
-from shared.wiring.authentication import auth_deps
-from shared.wiring.core_services import bus, deps
+from trainmaster.flows import maintenance as flow
+from trainmaster.flows.authenticate import authenticate_loss
+from trainmaster.messaging import push
+from trainmaster.messaging.google_events import decode_maintenance
+from trainmaster.wiring.authentication import auth_deps
+from trainmaster.wiring.core_services import bus, deps
 
 
 @functions_framework.http

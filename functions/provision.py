@@ -8,11 +8,11 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared.flows import provision as flow
-from shared.messaging import push
-from shared.messaging.internal_requests import decode_provision
-from shared.wiring.core_services import bus, deps
-from shared.wiring.fleet import fleet_deps
+from trainmaster.flows import provision as flow
+from trainmaster.messaging import push
+from trainmaster.messaging.internal_requests import decode_provision
+from trainmaster.wiring.core_services import bus, deps
+from trainmaster.wiring.fleet import fleet_deps
 
 
 @functions_framework.http

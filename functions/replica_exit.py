@@ -5,12 +5,12 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared.flows import replica_exit as flow
-from shared.flows.authenticate import authenticate
-from shared.messaging import push
-from shared.messaging.agent_messages import decode_replica_exit
-from shared.wiring.authentication import auth_deps
-from shared.wiring.core_services import bus, deps
+from trainmaster.flows import replica_exit as flow
+from trainmaster.flows.authenticate import authenticate
+from trainmaster.messaging import push
+from trainmaster.messaging.agent_messages import decode_replica_exit
+from trainmaster.wiring.authentication import auth_deps
+from trainmaster.wiring.core_services import bus, deps
 
 
 @functions_framework.http

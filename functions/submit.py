@@ -5,10 +5,10 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared.flows import submit as flow
-from shared.messaging import push
-from shared.wiring.core_services import bus
-from shared.wiring.intake_deps import intake_deps
+from trainmaster.flows import submit as flow
+from trainmaster.messaging import push
+from trainmaster.wiring.core_services import bus
+from trainmaster.wiring.intake_deps import intake_deps
 
 
 @functions_framework.http

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared.flows import sweep as flow
-from shared.messaging import push
-from shared.wiring.core_services import bus, deps
+from trainmaster.flows import sweep as flow
+from trainmaster.messaging import push
+from trainmaster.wiring.core_services import bus, deps
 
 
 @functions_framework.http

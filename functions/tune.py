@@ -5,11 +5,11 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared.flows import tune as flow
-from shared.messaging import push
-from shared.messaging.internal_requests import decode_tune
-from shared.wiring.core_services import bus, deps
-from shared.wiring.suggester import suggester
+from trainmaster.flows import tune as flow
+from trainmaster.messaging import push
+from trainmaster.messaging.internal_requests import decode_tune
+from trainmaster.wiring.core_services import bus, deps
+from trainmaster.wiring.suggester import suggester
 
 
 @functions_framework.http

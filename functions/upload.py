@@ -5,12 +5,12 @@ from __future__ import annotations
 import functions_framework
 from flask import Request
 
-from shared.flows import upload as flow
-from shared.messaging import push
-from shared.messaging.google_events import decode_upload
-from shared.wiring.core_services import bus
-from shared.wiring.intake_deps import intake_deps
-from shared.wiring.objects import objects
+from trainmaster.flows import upload as flow
+from trainmaster.messaging import push
+from trainmaster.messaging.google_events import decode_upload
+from trainmaster.wiring.core_services import bus
+from trainmaster.wiring.intake_deps import intake_deps
+from trainmaster.wiring.objects import objects
 
 
 @functions_framework.http

@@ -7,12 +7,12 @@ from dataclasses import replace
 import functions_framework
 from flask import Request
 
-from shared.flows import vm_ready as flow
-from shared.flows.authenticate import authenticate
-from shared.messaging import push
-from shared.messaging.agent_messages import decode_vm_ready
-from shared.wiring.authentication import auth_deps
-from shared.wiring.core_services import bus, deps
+from trainmaster.flows import vm_ready as flow
+from trainmaster.flows.authenticate import authenticate
+from trainmaster.messaging import push
+from trainmaster.messaging.agent_messages import decode_vm_ready
+from trainmaster.wiring.authentication import auth_deps
+from trainmaster.wiring.core_services import bus, deps
 
 
 @functions_framework.http

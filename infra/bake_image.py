@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from shared.jobspec.catalog.algorithms import ALGORITHMS
-from shared.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES, RUNTIMES, Runtime
-from shared.wiring.algorithms_archive import REQUIREMENTS
+from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
+from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES, RUNTIMES, Runtime
+from trainmaster.wiring.algorithms_archive import REQUIREMENTS
 
 SCRIPT: Final = Path(__file__).with_name("bake.sh")
 COMPLETE: Final = "trainmaster-bake: complete"

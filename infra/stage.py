@@ -4,7 +4,7 @@
     ├── main.py             module in which Cloud Functions looks for the entry point
     ├── requirements.txt    locked, with hashes
     ├── functions/submit.py
-    └── shared/…            the modules that it imports, directly and indirectly
+    └── trainmaster/…       the modules that it imports, directly and indirectly
     build/stage/agent.zip   the agent, which VMs download
     build/stage/*.whl       the built-in algorithms, which VMs of such jobs install
     build/stage/webhook.zip infra/webhook/main.py, which posts notifications (`notification_webhook`)
@@ -22,8 +22,8 @@ from typing import Final
 
 import grimp
 
-from shared.wiring.agent_archive import agent_archive
-from shared.wiring.algorithms_archive import WHEEL, algorithms_archive
+from trainmaster.wiring.agent_archive import agent_archive
+from trainmaster.wiring.algorithms_archive import WHEEL, algorithms_archive
 
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
@@ -37,13 +37,17 @@ REQUIREMENTS: Final = {
 }
 """Requirements of functions that need more than `functions.txt`."""
 DATA: Final = {
-    "console": ("shared/console/templates/*.html", "shared/console/static/*.*", "shared/console/static/vendor/*"),
-    "provision": ("shared/agent/startup.sh", "shared/agent/shutdown.sh"),
+    "console": (
+        "trainmaster/console/templates/*.html",
+        "trainmaster/console/static/*.*",
+        "trainmaster/console/static/vendor/*",
+    ),
+    "provision": ("trainmaster/agent/startup.sh", "trainmaster/agent/shutdown.sh"),
 }
 """Files that a function reads: `provision` gives VMs their scripts, `console` renders templates."""
 AGENT: Final = "agent.zip"
-PACKAGES: Final = ("functions", "shared", "algorithms")
-"""Packages of which an archive may contain modules. Of the algorithms, functions import the tables of arguments."""
+PACKAGES: Final = {"functions": ROOT, "trainmaster": ROOT / "shared"}
+"""Packages of which an archive may contain modules → the folder that contains the package."""
 WEBHOOK: Final = "webhook.zip"
 MAIN: Final = """\
 import gc
@@ -51,7 +55,7 @@ import gc
 gc.disable()  # imported modules are never freed: collecting during the imports, or among them later, wastes time
 
 from {entry} import {function}
-from shared.settings import settings
+from trainmaster.settings import settings
 
 settings()  # a wrong setting stops the start and so the deployment; the previous release keeps running
 
@@ -83,8 +87,8 @@ def sources(function: str, graph: grimp.ImportGraph) -> dict[str, bytes]:
     entry = f"functions.{function}"
     modules = {entry, *graph.find_upstream_modules(entry)}
     files = {path for module in modules for path in _files(module)}
-    files |= {path for pattern in DATA.get(function, ()) for path in ROOT.glob(pattern)}
-    modules_and_data = {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
+    files |= {path for pattern in DATA.get(function, ()) for path in PACKAGES["trainmaster"].glob(pattern)}
+    modules_and_data = {_name(path): path.read_bytes() for path in files}
     requirements = ROOT / "requirements" / f"{REQUIREMENTS.get(function, 'functions')}.txt"
     main = MAIN.format(entry=entry, function=function)
     return {"main.py": main.encode(), "requirements.txt": requirements.read_bytes(), **modules_and_data}
@@ -98,10 +102,17 @@ def webhook_sources() -> dict[str, bytes]:
 
 def _files(module: str) -> set[Path]:
     """Return the module's file and the `__init__.py` files of its packages."""
-    path = ROOT.joinpath(*module.split("."))
+    root = PACKAGES[module.partition(".")[0]]
+    path = root.joinpath(*module.split("."))
     own = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    packages = {parent / "__init__.py" for parent in path.parents if parent != ROOT and ROOT in parent.parents}
+    packages = {parent / "__init__.py" for parent in path.parents if root in parent.parents}
     return {own, *filter(Path.exists, packages)}
+
+
+def _name(path: Path) -> str:
+    """Return the name that a file has in an archive: its path below the folder that contains its package."""
+    root = ROOT / "shared" if ROOT / "shared" in path.parents else ROOT
+    return str(path.relative_to(root))
 
 
 def _write(archive: Path, content: dict[str, bytes]) -> None:

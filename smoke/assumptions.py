@@ -217,7 +217,7 @@ ASSUMPTIONS: Final = (
     Assumption(
         "tpu_preempted_node",
         "The node of a preempted queued resource remains, or does not.",
-        ("emulators/tpu/resource_queue.py",),
+        ("emulators/trainmaster_emulators/tpu/resource_queue.py",),
         "either",
         _anything,
         NEEDS_TPU,

@@ -11,13 +11,13 @@ from google.oauth2.credentials import Credentials
 from googleapiclient import discovery
 from googleapiclient.errors import Error as ClientError
 
-from shared.gcp import clients
-from shared.gcp.inspection import GOOGLE
-from shared.gcp.project_access import ProjectAccess
-from shared.ports import CallersProjectError, UnknownTokenError
 from smoke.fault_steps import PROBE
 from smoke.job_steps import LINES_MAX_S
 from smoke.world import Output, SkippedError, StepError, World, last_line
+from trainmaster.gcp import clients
+from trainmaster.gcp.inspection import GOOGLE
+from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 ALL_ZONES: Final = "--zone=-"
 UNUSED_API: Final = "notebooks.googleapis.com"

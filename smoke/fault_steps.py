@@ -5,9 +5,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from shared.core.model.job import JobState
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
 from smoke.job_steps import note_facts
 from smoke.submissions import (
     RUNNING_MAX_S,
@@ -20,6 +17,9 @@ from smoke.submissions import (
     wait_for_success,
 )
 from smoke.world import StepError, World
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
 PROBE: Final = "probe"
 KILLED: Final = ReplicaId(TaskType.WORKER, 0)

@@ -21,7 +21,7 @@ LINES_MAX_S: Final = 180.0
 MACHINE_LINE: Final = re.compile(
     r"This VM: (?P<image>.*?), Python (?P<python>\d+\.\d+)[^,]*, (?P<accelerator>[^,]*), (?P<engine>.*)\.$"
 )
-"""Source: `shared.agent.setup.machine_report`."""
+"""Source: `trainmaster.agent.setup.machine_report`."""
 
 
 def train_digits(world: World) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from emulators.stack import client_configuration, stack
-from emulators.stack.state import StackConfig, StackError
 from smoke.opening import opened_world
 from smoke.world import StepError, World
+from trainmaster_emulators.stack import client_configuration, stack
+from trainmaster_emulators.stack.state import StackConfig, StackError
 
 REGION: Final = "us-central1"
 IMAGE: Final = "debian:bookworm-slim"

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from shared.gcp import clients
-from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.firestore.store import FirestoreStore
-from shared.gcp.storage_objects import StorageObjects
-from shared.gcp.vm_defaults import VmDefaults
 from smoke.world import ProcessCommands, World
+from trainmaster.gcp import clients
+from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.gcp.storage_objects import StorageObjects
+from trainmaster.gcp.vm_defaults import VmDefaults
 
 OPERATION_S: Final = 5.0
 

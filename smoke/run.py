@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shared.core.model.job import JobState
-from shared.errors import PermanentError, TemporaryError
 from smoke import report
 from smoke.findings import compare
 from smoke.installation import Installation
 from smoke.steps import STEPS, Outcome, Result, Step, run
 from smoke.submissions import wait_until_no_vms
 from smoke.world import StepError, World
+from trainmaster.core.model.job import JobState
+from trainmaster.errors import PermanentError, TemporaryError
 
 
 def smoke(installation: Installation, say: Callable[[str], None], steps: Sequence[Step] = STEPS) -> int:

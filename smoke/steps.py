@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from shared.errors import PermanentError, TemporaryError
 from smoke import client_steps, fault_steps, job_steps
 from smoke.world import SkippedError, StepError, World
+from trainmaster.errors import PermanentError, TemporaryError
 
 
 class Outcome(StrEnum):

@@ -9,8 +9,8 @@ from typing import Any, Final
 import yaml
 
 from examples import package
-from shared.core.model.job import JobState
 from smoke.world import StepError, World
+from trainmaster.core.model.job import JobState
 
 ROOT: Final = Path(__file__).parents[1]
 PROBE: Final = Path(__file__).with_name("program")

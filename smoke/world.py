@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from shared.core.model.job import State
-from shared.core.model.replica import Replica
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm import Vm
-from shared.core.model.vm_names import vm_name
-from shared.errors import TemporaryError
-from shared.ports import Fleet, Objects, Store
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.errors import TemporaryError
+from trainmaster.ports import Fleet, Objects, Store
 
 COMMAND_S: Final = 300.0
 INTERRUPT_S: Final = 600.0

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 from bench.scale.cloud import Cloud
-from shared.memory.store import MemoryStore
-from shared.messaging import internal_requests, topics
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import internal_requests, topics
 
 STORE_CALL_S: Final = 0.01
 """Duration of a call of Firestore or Pub/Sub within a region (assumed)."""

@@ -11,15 +11,15 @@ from functools import partial
 from typing import Final
 
 from bench.scale.scenario import MINUTE, Scenario, Usage
-from shared.errors import TemporaryError
+from trainmaster.errors import TemporaryError
 
 START: Final = datetime(2026, 11, 22, tzinfo=UTC)
 COMPUTE_CALL_S: Final = 1.0
 """Duration of a change or a listing of Compute Engine (assumed)."""
 REFUSED_S: Final = 30.0
-"""How long the client repeats a change that the rate limit refuses (`shared.gcp.retries.FLEET_CALL_S`)."""
+"""How long the client repeats a change that the rate limit refuses (`trainmaster.gcp.retries.FLEET_CALL_S`)."""
 REFUSED_LIST_S: Final = 15.0
-"""The same for a list (`shared.gcp.retries.FLEET_READ_S`)."""
+"""The same for a list (`trainmaster.gcp.retries.FLEET_READ_S`)."""
 STEPS_IN_PARALLEL: Final = 24
 BACKOFF_S: Final = (1.0, 60.0)
 """Bounds of the time until a redelivery, as infra/ sets them."""

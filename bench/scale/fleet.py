@@ -10,14 +10,14 @@ from functools import partial
 from typing import Final
 
 from bench.scale.cloud import COMPUTE_CALL_S, Cloud
-from shared.core.model.job import Job
-from shared.core.model.vm import Directive, LabelledVm, Vm
-from shared.core.reconcile.steps import Create
-from shared.flows import replica_exit, vm_ready
-from shared.flows.record import Deps
-from shared.memory.fleet import MemoryFleet
-from shared.messaging import agent_messages
-from shared.ports import CreateOutcome
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Directive, LabelledVm, Vm
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.flows import replica_exit, vm_ready
+from trainmaster.flows.record import Deps
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.messaging import agent_messages
+from trainmaster.ports import CreateOutcome
 
 INSERT_S: Final = 20.0
 """How long a call waits for an insert."""

@@ -10,11 +10,11 @@ from bench.scale.bus import Request, ScaleBus, TimedStore
 from bench.scale.cloud import Cloud
 from bench.scale.fleet import ScaleFleet
 from bench.scale.scenario import Scenario
-from shared.flows import provision
-from shared.flows.fleet_deps import FleetDeps
-from shared.flows.record import Deps
-from shared.memory.store import MemoryStore
-from shared.ports import Bus, Fleet, Store
+from trainmaster.flows import provision
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.record import Deps
+from trainmaster.memory.store import MemoryStore
+from trainmaster.ports import Bus, Fleet, Store
 
 
 class Installation:

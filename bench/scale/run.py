@@ -11,8 +11,8 @@ from bench.jobs import job_spec
 from bench.scale.cloud import START
 from bench.scale.installation import Installation
 from bench.scale.scenario import MINUTE, Scenario, Usage
-from shared.core.model.job import JobState
-from shared.flows import submit, sweep
+from trainmaster.core.model.job import JobState
+from trainmaster.flows import submit, sweep
 
 TRAINING_S: Final = 1800.0
 ARRIVAL_S: Final = 600.0

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 import pytest
 from google.cloud.firestore import Client
 
-from shared.core.model.job import Job
-from shared.gcp import clients
 from tests.contract.fleets import (
     EmulatorWorld,
     MemoryWorld,
@@ -17,6 +15,8 @@ from tests.contract.fleets import (
 )
 from tests.integration.compute.emulator import Emulator, running_emulator
 from tests.support.jobs import a_job
+from trainmaster.core.model.job import Job
+from trainmaster.gcp import clients
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,16 @@ import json
 from dataclasses import replace
 from typing import Any, Protocol
 
-from shared.core.model.job import Job
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import Directive, DirectiveAction, Vm
-from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.steps import Create
-from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.vm_defaults import VmDefaults
-from shared.memory.fleet import MemoryFleet
-from shared.ports import Fleet
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.ports import Fleet
 
 RUN = Directive(1, 1, DirectiveAction.RUN)
 OTHER_ZONE = "us-central1-b"

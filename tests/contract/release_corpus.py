@@ -18,16 +18,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from shared.core.actions import Action
-from shared.core.decisions import Decision
-from shared.core.events import Event
-from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job
-from shared.core.model.replica import Replica
-from shared.core.reconcile.zone_order import Stockout
-from shared.gcp.firestore import documents
-from shared.messaging import agent_messages, google_events, internal_requests
-from shared.ports import Orphan, Rejection
+from trainmaster.core.actions import Action
+from trainmaster.core.decisions import Decision
+from trainmaster.core.events import Event
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.gcp.firestore import documents
+from trainmaster.messaging import agent_messages, google_events, internal_requests
+from trainmaster.ports import Orphan, Rejection
 
 FOLDER: Final = Path(__file__).parent / "releases"
 SCHEMAS: Final = Path(__file__).parents[2] / "infra" / "schemas"

@@ -10,13 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from google.auth import jwt
 
-from emulators.compute.vm_tokens import TokenIssuer
-from emulators.services import iam
-from shared.errors import TemporaryError
-from shared.gcp.project_access import ProjectAccess
-from shared.memory.access import MemoryAccess
-from shared.ports import Access, CallersProjectError, UnknownTokenError
 from tests.support.serving import serving
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.memory.access import MemoryAccess
+from trainmaster.ports import Access, CallersProjectError, UnknownTokenError
+from trainmaster_emulators.compute.vm_tokens import TokenIssuer
+from trainmaster_emulators.services import iam
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 CREATE, GET = "aiplatform.customJobs.create", "aiplatform.customJobs.get"

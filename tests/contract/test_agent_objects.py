@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 import pytest
 
-from emulators.services.storage import create_bucket
-from emulators.stack.loopback import call
-from shared.agent.google_http.google_api import GoogleApi
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.serial_console import Console
-from shared.agent.setup.cloud_storage import StorageReader
-from shared.agent.setup.setup_errors import Retrier, SetupError
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.setup.cloud_storage import StorageReader
+from trainmaster.agent.setup.setup_errors import Retrier, SetupError
+from trainmaster_emulators.services.storage import create_bucket
+from trainmaster_emulators.stack.loopback import call
 
 
 class Bucket:

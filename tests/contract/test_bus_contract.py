@@ -12,11 +12,11 @@ import pytest
 from google.api_core.exceptions import PermissionDenied
 from google.pubsub_v1.types import PublishRequest, PublishResponse
 
-from emulators.services.pubsub import PubSub
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp import clients, pubsub_bus
-from shared.gcp.pubsub_bus import PubsubBus
-from shared.gcp.retries import CALL_S, retry_options
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp import clients, pubsub_bus
+from trainmaster.gcp.pubsub_bus import PubsubBus
+from trainmaster.gcp.retries import CALL_S, retry_options
+from trainmaster_emulators.services.pubsub import PubSub
 
 OUTAGE_S = 20.0
 

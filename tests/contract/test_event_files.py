@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.tensorboard.log_folders import LogFolder
-from cli.tensorboard.mirror import Mirror
-from emulators.services.storage import create_bucket
-from shared.errors import PermanentError
-from shared.gcp import clients
-from shared.gcp.event_files import EventFiles
-from shared.gcp.storage_objects import StorageObjects
+from trainmaster.cli.tensorboard.log_folders import LogFolder
+from trainmaster.cli.tensorboard.mirror import Mirror
+from trainmaster.errors import PermanentError
+from trainmaster.gcp import clients
+from trainmaster.gcp.event_files import EventFiles
+from trainmaster.gcp.storage_objects import StorageObjects
+from trainmaster_emulators.services.storage import create_bucket
 
 EVENTS = "events.out.tfevents.1.host"
 

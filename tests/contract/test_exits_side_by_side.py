@@ -17,7 +17,8 @@ from itertools import permutations
 
 import pytest
 
-from shared.core.events import (
+from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, a_plan, exited, lost, ready
+from trainmaster.core.events import (
     Event,
     ExitCause,
     JobSubmitted,
@@ -27,20 +28,19 @@ from shared.core.events import (
     VmLost,
     VmReady,
 )
-from shared.core.ledger import fold
-from shared.core.model.job import JobState
-from shared.core.model.replica_id import ReplicaId
-from shared.core.reconcile.plan import plan
-from shared.core.reconcile.steps import Refund
-from shared.flows.execute_steps import execute_step
-from shared.flows.record import Deps, record
-from shared.gcp import clients
-from shared.gcp.firestore.store import FirestoreStore
-from shared.memory.bus import MemoryBus
-from shared.memory.fleet import MemoryFleet
-from shared.memory.store import MemoryStore
-from shared.ports import Store
-from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, a_plan, exited, lost, ready
+from trainmaster.core.ledger import fold
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.reconcile.plan import plan
+from trainmaster.core.reconcile.steps import Refund
+from trainmaster.flows.execute_steps import execute_step
+from trainmaster.flows.record import Deps, record
+from trainmaster.gcp import clients
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.store import MemoryStore
+from trainmaster.ports import Store
 
 OWN = ProgramError("ValueError", "x", "task.py:1 in f")
 PEER_GONE = ProgramError("UnavailableError", "Socket closed", "ops.py:1 in run")

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from google.cloud.firestore import Client
 
-from shared.core.reconcile.zone_order import Stockout
-from shared.core.timeouts import HISTORY_KEPT
-from shared.flows.user_requests import cancel_job, delete_job
-from shared.gcp.firestore import states
-from shared.gcp.firestore.documents import EXPIRE_AT
-from shared.gcp.firestore.store import FirestoreStore
-from shared.ports import Rejection
 from tests.support.jobs import CHIEF, START
 from tests.support.world import World
+from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.core.timeouts import HISTORY_KEPT
+from trainmaster.flows.user_requests import cancel_job, delete_job
+from trainmaster.gcp.firestore import states
+from trainmaster.gcp.firestore.documents import EXPIRE_AT
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.ports import Rejection
 
 
 @pytest.fixture

@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from shared.core.events import CapacityErrorKind
-from shared.core.model.job import Job
-from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, VmStatus
-from shared.core.model.vm_names import job_label
-from shared.ports import Created, NotCreated
 from tests.contract.fleets import (
     OTHER_ZONE,
     RUN,
@@ -20,6 +15,11 @@ from tests.contract.fleets import (
     sole,
 )
 from tests.integration.compute.emulator import ZONE
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, VmStatus
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.ports import Created, NotCreated
 
 
 def test_created_gang_is_listed(world: World, job: Job) -> None:

@@ -11,18 +11,18 @@ from google.api_core import exceptions
 from google.auth.exceptions import DefaultCredentialsError, RefreshError, TransportError
 from google.cloud.firestore import Client
 
-from shared.core.events import JobSubmitted
-from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.job import JobState
-from shared.core.rules.judge import judge
-from shared.core.transitions.change import Change
-from shared.errors import ConflictError, PermanentError, TemporaryError
-from shared.gcp import clients
-from shared.gcp.errors import google_errors
-from shared.gcp.firestore.store import FirestoreStore
-from shared.gcp.user_errors import explain
-from shared.ports import Rejection
 from tests.support.jobs import START, a_job
+from trainmaster.core.events import JobSubmitted
+from trainmaster.core.ledger import LedgerEntry, counters
+from trainmaster.core.model.job import JobState
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.transitions.change import Change
+from trainmaster.errors import ConflictError, PermanentError, TemporaryError
+from trainmaster.gcp import clients
+from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.gcp.user_errors import explain
+from trainmaster.ports import Rejection
 
 NO_INDEX = "The query requires an index. You can create it here: https://console.firebase.google.com/…"
 NO_DATABASE = "The database (default) does not exist for project p Please visit https://console.cloud.google.com/…"

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.model.job import Job
 from tests.contract.fleets import EmulatorWorld, a_create, metadata, sole
 from tests.integration.compute.emulator import eventually
+from trainmaster.core.model.job import Job
 
 WRITE = """
 url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance/guest-attributes/trainmaster/{key}

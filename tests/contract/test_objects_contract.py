@@ -14,11 +14,11 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from shared.gcp import clients
-from shared.gcp.storage_objects import StorageObjects
-from shared.memory.objects import MemoryObjects
-from shared.ports import BucketForbiddenError, Objects
 from tests.support.serving import serving
+from trainmaster.gcp import clients
+from trainmaster.gcp.storage_objects import StorageObjects
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.ports import BucketForbiddenError, Objects
 
 
 @pytest.fixture(params=["memory", "storage"])

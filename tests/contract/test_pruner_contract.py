@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.tuning import Goal, Measurement, StoppingRule, Trial, TrialState, Tuning
-from shared.suggesters.optuna_pruners import COMPLETED_MIN
-from shared.suggesters.optuna_suggester import OptunaSuggester
 from tests.support.tuning_jobs import RATE
+from trainmaster.core.model.tuning import Goal, Measurement, StoppingRule, Trial, TrialState, Tuning
+from trainmaster.suggesters.optuna_pruners import COMPLETED_MIN
+from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 
 suggester = OptunaSuggester()
 

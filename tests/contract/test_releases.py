@@ -12,13 +12,13 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from shared.core.actions import Action
-from shared.core.events import Event
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp.firestore import documents
-from shared.messaging import internal_requests
-from shared.messaging.internal_requests import ProvisionRequest
 from tests.contract.release_corpus import DECODERS, FOLDER, KINDS, MESSAGES, decode
+from trainmaster.core.actions import Action
+from trainmaster.core.events import Event
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.firestore import documents
+from trainmaster.messaging import internal_requests
+from trainmaster.messaging.internal_requests import ProvisionRequest
 
 CORPUS: Final = FOLDER / str(documents.SCHEMA)
 DOCUMENTS: Final[list[dict[str, Any]]] = json.loads(

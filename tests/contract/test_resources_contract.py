@@ -9,14 +9,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from emulators.services import iam
-from emulators.stack.loopback import call
-from shared.core.intake.registry_images import RegistryImage
-from shared.errors import TemporaryError
-from shared.gcp.resource_lookup import GoogleResources
-from shared.memory.resources import MemoryResources
-from shared.ports import Existence, Resources
 from tests.support.serving import serving
+from trainmaster.core.intake.registry_images import RegistryImage
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.resource_lookup import GoogleResources
+from trainmaster.memory.resources import MemoryResources
+from trainmaster.ports import Existence, Resources
+from trainmaster_emulators.services import iam
+from trainmaster_emulators.stack.loopback import call
 
 PROJECT = "my-project"
 ACCOUNT = f"trainer@{PROJECT}.iam.gserviceaccount.com"

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.search_space import Parameter, ParameterKind, Scale
-from shared.core.model.tuning import (
+from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale
+from trainmaster.core.model.tuning import (
     Algorithm,
     EarlierTrial,
     Goal,
@@ -18,7 +18,7 @@ from shared.core.model.tuning import (
     TrialState,
     Tuning,
 )
-from shared.suggesters.optuna_suggester import OptunaSuggester
+from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 
 K = ParameterKind
 EVERY_KIND = (

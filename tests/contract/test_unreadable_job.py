@@ -8,13 +8,13 @@ import logging
 import pytest
 from google.cloud.firestore import Client
 
-from shared.core.model.job import JobState
-from shared.errors import TemporaryError
-from shared.flows import orphans, provision, sweep, vm_check
-from shared.gcp.firestore.store import FirestoreStore
-from shared.messaging import internal_requests, topics
 from tests.support.jobs import a_spec
 from tests.support.world import World, run_in_sequence
+from trainmaster.core.model.job import JobState
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import orphans, provision, sweep, vm_check
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.messaging import internal_requests, topics
 
 BAD = "from_the_future"
 

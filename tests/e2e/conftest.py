@@ -16,26 +16,26 @@ import psutil
 import pytest
 import yaml
 
-from emulators.services.fault_client import FaultClient
-from emulators.services.pubsub import PubSub
-from emulators.stack.state import ROOT
 from examples import package
-from shared.core.events import CancelRequested
-from shared.core.ledger import LedgerEntry, fold
-from shared.core.model.job import State
-from shared.core.model.replica import Replica
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm import Vm
-from shared.core.model.vm_names import vm_name
-from shared.flows.record import Deps, record
-from shared.gcp import clients
-from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.firestore.store import FirestoreStore
-from shared.gcp.storage_objects import StorageObjects
-from shared.gcp.vm_defaults import VmDefaults
-from shared.ports import Bus, Fleet, Objects, Store
 from tests.integration.agent.support.packages import wheel_of
 from tests.support.stack import LocalStack
+from trainmaster.core.events import CancelRequested
+from trainmaster.core.ledger import LedgerEntry, fold
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.flows.record import Deps, record
+from trainmaster.gcp import clients
+from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.gcp.storage_objects import StorageObjects
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.ports import Bus, Fleet, Objects, Store
+from trainmaster_emulators.services.fault_client import FaultClient
+from trainmaster_emulators.services.pubsub import PubSub
+from trainmaster_emulators.stack.state import ROOT
 
 
 @dataclass(frozen=True)

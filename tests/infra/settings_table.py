@@ -1,4 +1,4 @@
-"""The table of docs/settings.md, from shared/settings.py: `python -m tests.infra.settings_table` prints it."""
+"""The table of docs/settings.md, from trainmaster.settings: `python -m tests.infra.settings_table` prints it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final, get_args
 
 from pydantic.fields import FieldInfo
 
-from emulators.stack.state import ROOT
-from shared.presentation.price import Price
-from shared.settings import PREFIX, Settings
 from tests.infra import iam_table
+from trainmaster.presentation.price import Price
+from trainmaster.settings import PREFIX, Settings
+from trainmaster_emulators.stack.state import ROOT
 
 PAGE: Final = ROOT / "docs" / "settings.md"
-BEGIN: Final = "<!-- made of shared/settings.py by tests/infra/settings_table.py -->\n"
+BEGIN: Final = "<!-- made of shared/trainmaster/settings.py by tests/infra/settings_table.py -->\n"
 END: Final = "<!-- end -->"
 UNITS: Final = {"_s": "seconds", "_per_minute": "per minute"}
 """Suffix of a setting's name → unit."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from emulators.stack.state import ROOT
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
+from trainmaster_emulators.stack.state import ROOT
 
 API_OF_RESOURCE: Final = {
     "google_artifact_registry": "artifactregistry",
@@ -73,7 +73,7 @@ def library_api(package: str) -> str:
 
 def called_apis() -> Iterator[tuple[str, str]]:
     """Yield each API with the file that calls it."""
-    for folder in ("shared", "cli", "functions"):
+    for folder in ("shared", "functions"):
         for path in (ROOT / folder).rglob("*.py"):
             for api in set(apis_in_code(path.read_text(encoding="utf-8"))):
                 yield api, str(path.relative_to(ROOT))

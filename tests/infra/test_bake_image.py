@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.bake_image import COMPLETE, SCRIPT, BakeError, Target, bake
-from shared.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from emulators.realism import call_access, http_access, storage_access
-from emulators.realism.call_access import ROLES, TABLE, Access, granted_access
 from tests.infra import iam_table
+from trainmaster_emulators.realism import call_access, http_access, storage_access
+from trainmaster_emulators.realism.call_access import ROLES, TABLE, Access, granted_access
 
 NOT_EMULATED = {"roles/artifactregistry.reader"}
 """The local stack has no registry."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emulators.stack.state import ROOT
+from trainmaster_emulators.stack.state import ROOT
 
 CHECKOV = ROOT / ".images" / "checkov" / "bin" / "checkov"
 

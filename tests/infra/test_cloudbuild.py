@@ -15,9 +15,9 @@ import yaml
 from google.cloud.devtools import cloudbuild_v1
 from google.protobuf import json_format
 
-from emulators.stack.state import ROOT
 from tests.infra import iam_table
 from tests.support.terraform import terraform_program
+from trainmaster_emulators.stack.state import ROOT
 
 DIGEST = f"@sha256:{'0' * 64}"
 
@@ -109,8 +109,8 @@ def test_delivery_installs_only_what_staging_imports(delivery: cloudbuild_v1.Bui
         name.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
     }
     imported |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert imported - set(sys.stdlib_module_names) == {"grimp", "shared"}
-    bare = "import sys; sys.path.insert(0, '.'); import shared.wiring.agent_archive"
+    assert imported - set(sys.stdlib_module_names) == {"grimp", "trainmaster"}
+    bare = "import sys; sys.path[:0] = ['.', 'shared']; import trainmaster.wiring.agent_archive"
     subprocess.run([sys.executable, "-S", "-c", bare], cwd=ROOT, check=True, timeout=60)  # needs no other package
     locked = re.findall(r"(?m)^([a-z-]+)==", (ROOT / "requirements" / "stage.txt").read_text(encoding="utf-8"))
     assert set(locked) <= {"grimp", "typing-extensions"}

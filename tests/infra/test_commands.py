@@ -22,15 +22,15 @@ from typing import Any, Final
 import pytest
 import typer
 
-from cli.main import app
-from emulators.stack.state import ROOT
 from tests.support.terraform import terraform_program
+from trainmaster.cli.main import app
+from trainmaster_emulators.stack.state import ROOT
 
 PAGES: Final = sorted([
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
     ROOT / "CONTRIBUTING.md",
-    ROOT / "algorithms" / "README.md",
+    ROOT / "shared" / "trainmaster" / "algorithms" / "README.md",
     ROOT / "cloudbuild.yaml",
     ROOT / "cloudbuild.deliver.yaml",
     *(ROOT / "docs").rglob("*.md"),

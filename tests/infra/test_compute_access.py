@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from emulators.realism.call_access import INFRA, Access
-from emulators.realism.compute_access import ACT_AS, granted_access, refusal, refused_vm, required_access, vm_prefix
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import vm_name
 from tests.infra import iam_table
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster_emulators.realism.call_access import INFRA, Access
+from trainmaster_emulators.realism.compute_access import (
+    ACT_AS,
+    granted_access,
+    refusal,
+    refused_vm,
+    required_access,
+    vm_prefix,
+)
 
 ZONE = "/compute/v1/projects/p/zones/us-central1-a"
 REGION = "/compute/v1/projects/p/regions/us-central1"
@@ -124,4 +131,4 @@ def test_call_that_names_a_vm_outside_the_condition_is_refused(path: str, body: 
 
 def test_unknown_call_is_refused_with_the_remedy() -> None:
     message = refusal(granted_access(INFRA), "POST", f"{ZONE}/instances/123/reset", {})
-    assert message.endswith("/reset to emulators/realism/compute_access.py")
+    assert message.endswith("/reset to trainmaster_emulators.realism.compute_access")

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from shared.cost.price_list import OBJECT_NAME
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
+from trainmaster.cost.price_list import OBJECT_NAME
 
 VIEWERS: Final = "group:ml@example.com"
 OPERATORS: Final = "group:platform@example.com"

@@ -17,15 +17,15 @@ import pytest
 from google.cloud.firestore_v1.types import StructuredQuery
 from google.protobuf.json_format import MessageToDict
 
-from shared.core.model.job import Label
-from shared.core.reconcile.attention import CHANGING
-from shared.gcp import clients
-from shared.gcp.firestore.documents import EXPIRE_AT
-from shared.gcp.firestore.store import FirestoreStore
-from shared.ports import JobPosition, Loaded, Store
 from tests.infra.conftest import Plan
 from tests.support.jobs import CHIEF
 from tests.support.world import World
+from trainmaster.core.model.job import Label
+from trainmaster.core.reconcile.attention import CHANGING
+from trainmaster.gcp import clients
+from trainmaster.gcp.firestore.documents import EXPIRE_AT
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.ports import JobPosition, Loaded, Store
 
 NOW: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
 

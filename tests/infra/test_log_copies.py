@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from emulators.logging.entries import Entries, parse_entry
-from emulators.logging.query_filter import parse
-from emulators.rest.times import nanoseconds
-from shared.agent.reporting.serial_console import Console, Stream
-from shared.settings import PREFIX, Settings, settings
-from shared.wiring.fleet import fleet_deps
 from tests.infra.conftest import Plan
+from trainmaster.agent.reporting.serial_console import Console, Stream
+from trainmaster.settings import PREFIX, Settings, settings
+from trainmaster.wiring.fleet import fleet_deps
+from trainmaster_emulators.logging.entries import Entries, parse_entry
+from trainmaster_emulators.logging.query_filter import parse
+from trainmaster_emulators.rest.times import nanoseconds
 
 PROJECT = "projects/my-project"
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 from google.cloud import monitoring_dashboard_v1
 from google.protobuf import json_format
 
-from emulators.stack.state import ROOT
 from tests.infra.conftest import Plan
+from trainmaster_emulators.stack.state import ROOT
 
 METRICS: Final = {
     "pubsub.googleapis.com/subscription/num_undelivered_messages": ("GAUGE", "pubsub_subscription"),

@@ -19,16 +19,16 @@ from google.protobuf.descriptor import Descriptor
 from werkzeug import Request, Response
 from werkzeug.serving import make_server
 
-from emulators.stack.state import ROOT
-from shared.core.ledger import LedgerEntry
-from shared.core.model.job import JobState
-from shared.messaging import topics
-from shared.messaging.job_state import JobStateMessage, Transition, encode_job_state, job_state_message
 from tests.infra.conftest import Plan
 from tests.infra.test_topic_schemas import SCHEMAS, accepts, compile_schema, fields, fields_of_model
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.serving import serving
 from tests.support.world import World
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import JobState
+from trainmaster.messaging import topics
+from trainmaster.messaging.job_state import JobStateMessage, Transition, encode_job_state, job_state_message
+from trainmaster_emulators.stack.state import ROOT
 
 SCHEMA: Final = SCHEMAS / "job-state.proto"
 FUNCTION: Final = "google_cloudfunctions2_function"

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from emulators.stack.state import ROOT
 from infra import stage
-from shared.core.intake import system_events
-from shared.messaging import topics
-from shared.settings import Settings
-from shared.wiring.agent_archive import agent_object, agent_uri
-from shared.wiring.algorithms_archive import WHEEL, algorithms_object, algorithms_uri
 from tests.infra.conftest import REQUIRED, Plan, Terraform
+from trainmaster.core.intake import system_events
+from trainmaster.messaging import topics
+from trainmaster.settings import Settings
+from trainmaster.wiring.agent_archive import agent_object, agent_uri
+from trainmaster.wiring.algorithms_archive import WHEEL, algorithms_object, algorithms_uri
+from trainmaster_emulators.stack.state import ROOT
 
 SUBSCRIPTION: Final = "google_pubsub_subscription"
 EVENT_TIMEOUT_MAX_S: Final = 540

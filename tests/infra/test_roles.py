@@ -10,11 +10,11 @@ from typing import Final
 import grimp
 import pytest
 
-from emulators.stack.state import ROOT
 from infra import stage
-from shared.messaging import topics
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
+from trainmaster.messaging import topics
+from trainmaster_emulators.stack.state import ROOT
 
 OPERATOR: Final = "console_operator"
 """The service of the function `console` whose users may act. tests/infra/test_console.py covers the other one."""
@@ -83,13 +83,15 @@ def records_events(source: str) -> bool:
 def sources(function: str, graph: grimp.ImportGraph) -> list[str]:
     """Return the modules of a function's archive. Of those in `upload`, only its own flow publishes or records."""
     archive = stage.sources(function, graph)
-    names = ["shared/flows/upload.py"] if function == "upload" else [name for name in archive if name.endswith(".py")]
+    names = (
+        ["trainmaster/flows/upload.py"] if function == "upload" else [name for name in archive if name.endswith(".py")]
+    )
     return [archive[name].decode() for name in names]
 
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    return grimp.build_graph("functions", "shared", cache_dir=None, exclude_type_checking_imports=True)
+    return grimp.build_graph("functions", "trainmaster", cache_dir=None, exclude_type_checking_imports=True)
 
 
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
@@ -112,7 +114,7 @@ def test_function_may_write_to_the_database_only_if_it_records_events(function: 
 
 
 def test_provision_has_exactly_the_permissions_of_its_compute_calls(plan: Plan) -> None:
-    folder: Path = ROOT / "shared" / "gcp" / "compute_fleet"
+    folder: Path = ROOT / "shared" / "trainmaster" / "gcp" / "compute_fleet"
     methods = {name for path in folder.glob("*.py") for name in compute_calls(path.read_text(encoding="utf-8"))}
     assert methods == set(PERMISSIONS), "add the permissions of a new call to PERMISSIONS"
     (granted,) = (

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from emulators.stack.state import ROOT
 from tests.infra import bare_provider, iam_table
 from tests.infra.provider_schema import Block
 from tests.support.terraform import terraform_program
+from trainmaster_emulators.stack.state import ROOT
 
 INFRA = ROOT / "infra"
 FILES = sorted(INFRA.rglob("*.tf"))

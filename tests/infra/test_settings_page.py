@@ -1,4 +1,4 @@
-"""docs/settings.md agrees with shared/settings.py, and a function with a wrong setting does not start."""
+"""docs/settings.md agrees with shared/trainmaster/settings.py, and a function with a wrong setting does not start."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from infra import stage
-from shared.settings import PREFIX, Settings
 from tests.infra import settings_table
 from tests.infra.conftest import Plan
+from trainmaster.settings import PREFIX, Settings
 
 WRONG = {
     "project": "x",

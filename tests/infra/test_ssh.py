@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from shared import settings
-from shared.wiring import fleet
 from tests.infra.conftest import Plan, Terraform
+from trainmaster import settings
+from trainmaster.wiring import fleet
 
 GROUP: Final = "group:ml@example.com"
 IAP: Final = "35.235.240.0/20"

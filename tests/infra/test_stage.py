@@ -24,19 +24,19 @@ from typing import Any
 import grimp
 import pytest
 
-from emulators.services import iam
-from emulators.services.iap_issuer import IapIssuer
-from emulators.services.pubsub import PubSub
-from emulators.services.storage import create_bucket
-from emulators.stack import loopback
-from emulators.stack.state import ROOT
 from infra import stage
-from shared.console.iap_sign_in import ASSERTION
-from shared.messaging import topics
-from shared.wiring.agent_archive import agent_archive, agent_uri
 from tests.infra import iam_table
 from tests.support.jobs import a_spec
 from tests.support.serving import serving
+from trainmaster.console.iap_sign_in import ASSERTION
+from trainmaster.messaging import topics
+from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster_emulators.services import iam
+from trainmaster_emulators.services.iap_issuer import IapIssuer
+from trainmaster_emulators.services.pubsub import PubSub
+from trainmaster_emulators.services.storage import create_bucket
+from trainmaster_emulators.stack import loopback
+from trainmaster_emulators.stack.state import ROOT
 
 PROVISION = "provision"
 SECRET = "a" * 32
@@ -64,11 +64,17 @@ def test_archives_of_the_same_sources_have_the_same_bytes(tmp_path: Path) -> Non
 def test_archive_contains_only_what_its_function_imports(function: str, archives: dict[str, Path]) -> None:
     content = names(archives[function])
     assert {"main.py", "requirements.txt", f"functions/{function}.py"} <= content
-    assert not {name for name in content if name.startswith(("tests/", "emulators/", "cli/", "simulator/"))}
+    assert not {
+        name
+        for name in content
+        if name.startswith(("tests/", "trainmaster_emulators/", "trainmaster/cli/", "trainmaster/simulator/"))
+    }
     others = {f"functions/{name}.py" for name in stage.FUNCTIONS if name != function}
     assert not content & others
-    agent = {name for name in content if name.startswith("shared/agent/")}
-    assert agent == ({"shared/agent/startup.sh", "shared/agent/shutdown.sh"} if function == PROVISION else set())
+    agent = {name for name in content if name.startswith("trainmaster/agent/")}
+    assert agent == (
+        {"trainmaster/agent/startup.sh", "trainmaster/agent/shutdown.sh"} if function == PROVISION else set()
+    )
     # The console has templates, style sheets and scripts.
     assert archives[function].stat().st_size < (600 if function == "console" else 450) * 1024
 
@@ -76,13 +82,13 @@ def test_archive_contains_only_what_its_function_imports(function: str, archives
 @pytest.mark.parametrize("function", [name for name in stage.FUNCTIONS if name != PROVISION])
 def test_functions_except_provision_import_no_fleet_adapter(function: str) -> None:
     graph = grimp.build_graph(
-        "functions", "shared", cache_dir=None, include_external_packages=True, exclude_type_checking_imports=True
+        "functions", "trainmaster", cache_dir=None, include_external_packages=True, exclude_type_checking_imports=True
     )
     modules = {f"functions.{function}", *graph.find_upstream_modules(f"functions.{function}")}
-    adapters = {name for name in modules if name.startswith("shared.gcp.")}
+    adapters = {name for name in modules if name.startswith("trainmaster.gcp.")}
     assert not {name for name in adapters if "compute_fleet" in name or "tpu_fleet" in name}
     # The console reads the price list.
-    assert ("shared.gcp.storage_objects" in adapters) is (function in {*ACCEPT_JOBS, "console"})
+    assert ("trainmaster.gcp.storage_objects" in adapters) is (function in {*ACCEPT_JOBS, "console"})
 
 
 @pytest.fixture(scope="module")

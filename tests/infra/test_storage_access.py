@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from emulators.realism.storage_access import GRANTS, WORKER
 from tests.infra import iam_table
+from trainmaster_emulators.realism.storage_access import GRANTS, WORKER
 
 ACCOUNTS = {WORKER, "upload", "submit", "api", "console", "console_operator"}
 VIEWER = "trainmasterResourceViewer"

@@ -21,13 +21,13 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from grpc_tools import protoc
 from pydantic import AwareDatetime, BaseModel
 
-from emulators.stack.state import ROOT
-from shared.agent.control.vm_config import IncarnationKey, VmRef
-from shared.agent.reporting.events import EventReporter
-from shared.gcp.firestore import documents
-from shared.messaging import agent_messages
 from tests.contract.release_corpus import FOLDER, MESSAGES
 from tests.infra.conftest import Plan
+from trainmaster.agent.control.vm_config import IncarnationKey, VmRef
+from trainmaster.agent.reporting.events import EventReporter
+from trainmaster.gcp.firestore import documents
+from trainmaster.messaging import agent_messages
+from trainmaster_emulators.stack.state import ROOT
 
 SCHEMAS: Final = ROOT / "infra" / "schemas"
 RELEASED: Final = FOLDER / str(documents.SCHEMA)

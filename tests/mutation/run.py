@@ -1,4 +1,4 @@
-"""Mutation tests of the rules: `make mutants`, or `make mutants MODULE=shared/core/rules/capacity.py`.
+"""Mutation tests of the rules: `make mutants`, or `make mutants MODULE=shared/trainmaster/core/rules/capacity.py`.
 
 cosmic-ray changes one expression of a module at a time (a mutant) and runs the tests that suites.toml names for the
 module: for the core, the unit tests of core and flows; for an adapter of Google Cloud, its contract on an emulator. A
@@ -67,7 +67,7 @@ OPERATORS: Final = frozenset({
 @dataclass(frozen=True, order=True, slots=True)
 class Survivor:
     function: str
-    """With its module: `shared/core/rules/capacity.py:next_zone`."""
+    """With its module: `shared/trainmaster/core/rules/capacity.py:next_zone`."""
     operator: str
     diff: str
 

@@ -11,32 +11,32 @@ from typing import Any
 
 import pytest
 
-from shared.core.actions import DeleteJob
-from shared.core.decisions import Decision, Reason, Rule
-from shared.core.events import AllReady, DeleteRequested, ProvisioningStarted, ReplicaEvent
-from shared.core.ledger import LedgerEntry
-from shared.core.model.job import Job
-from shared.core.model.vm import Vm
-from shared.core.reconcile.desired import desired_vms
-from shared.core.reconcile.plan import vm_steps
-from shared.core.reconcile.steps import Delete
-from shared.core.rules import admission_queue
-from shared.core.rules import judge as judging
-from shared.core.rules.admission_queue import Limits
-from shared.core.transitions.change import Change
-from shared.flows import admission, provision, record, vm_ready
-from shared.flows import notify as notifying
-from shared.flows.execute_steps import execute_step
-from shared.flows.fleet_deps import FleetDeps
-from shared.flows.vm_metadata import vm_metadata
-from shared.memory import store as stores
-from shared.memory.store import MemoryStore
-from shared.messaging import topics
-from shared.messaging.internal_requests import ProvisionRequest
-from shared.ports import AlreadyRecordedError, Lease, Loaded
-from simulator.history import run_seed
-from simulator.invariants.violation import ViolationError
-from simulator.scenarios.fault_profiles import (
+from trainmaster.core.actions import DeleteJob
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import AllReady, DeleteRequested, ProvisioningStarted, ReplicaEvent
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.reconcile.desired import desired_vms
+from trainmaster.core.reconcile.plan import vm_steps
+from trainmaster.core.reconcile.steps import Delete
+from trainmaster.core.rules import admission_queue
+from trainmaster.core.rules import judge as judging
+from trainmaster.core.rules.admission_queue import Limits
+from trainmaster.core.transitions.change import Change
+from trainmaster.flows import admission, provision, record, vm_ready
+from trainmaster.flows import notify as notifying
+from trainmaster.flows.execute_steps import execute_step
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.vm_metadata import vm_metadata
+from trainmaster.memory import store as stores
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import topics
+from trainmaster.messaging.internal_requests import ProvisionRequest
+from trainmaster.ports import AlreadyRecordedError, Lease, Loaded
+from trainmaster.simulator.history import run_seed
+from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.scenarios.fault_profiles import (
     CALM,
     EVERYTHING,
     FUNCTIONS,
@@ -51,11 +51,11 @@ from simulator.scenarios.fault_profiles import (
     USERS,
     Profile,
 )
-from simulator.scenarios.scenario import HistoryError
-from simulator.world.agent import SimAgent
-from simulator.world.event_sender import EventSender
-from simulator.world.fleet import SimFleet
-from simulator.world.programs import MixedSliceError
+from trainmaster.simulator.scenarios.scenario import HistoryError
+from trainmaster.simulator.world.agent import SimAgent
+from trainmaster.simulator.world.event_sender import EventSender
+from trainmaster.simulator.world.fleet import SimFleet
+from trainmaster.simulator.world.programs import MixedSliceError
 
 RemoveDefence = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 1_000
@@ -130,7 +130,7 @@ def delete_newer_vms(patch: pytest.MonkeyPatch) -> None:
         newer = tuple(Delete(vm) for vm in vms if vm.vm_generation > generations.get(vm.name, vm.vm_generation))
         return (*steps, *newer)
 
-    patch.setattr("shared.core.reconcile.plan.vm_steps", steps_with_deletions)
+    patch.setattr("trainmaster.core.reconcile.plan.vm_steps", steps_with_deletions)
 
 
 def finish_after_one_round(patch: pytest.MonkeyPatch) -> None:
@@ -175,12 +175,12 @@ def sweep_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def restart_without_limit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.core.rules.replica_exit.RESTARTS_MAX", 10**6)
-    patch.setattr("shared.core.rules.replica_exit.RERUNS_MAX", 10**6)
+    patch.setattr("trainmaster.core.rules.replica_exit.RESTARTS_MAX", 10**6)
+    patch.setattr("trainmaster.core.rules.replica_exit.RERUNS_MAX", 10**6)
 
 
 def reactivate_no_replica(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.core.reconcile.plan.replicas_to_reactivate", lambda _: ())
+    patch.setattr("trainmaster.core.reconcile.plan.replicas_to_reactivate", lambda _: ())
 
 
 def ignore_admission_token(patch: pytest.MonkeyPatch) -> None:
@@ -208,16 +208,16 @@ def admit_in_any_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def complete_slice_with_first_host(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.core.rules.replica_exit.Case.hosts_left", 0)
+    patch.setattr("trainmaster.core.rules.replica_exit.Case.hosts_left", 0)
 
 
 def give_events_of_all_hosts_one_key(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.core.events.IncarnationRef.host_key", "")
+    patch.setattr("trainmaster.core.events.IncarnationRef.host_key", "")
 
 
 def start_hosts_without_delay(patch: pytest.MonkeyPatch) -> None:
     """Start the next incarnation on one host of a slice while other hosts run the previous one."""
-    patch.setattr("simulator.world.agent.SLICE_RESTART_DELAY_S", 0.0)
+    patch.setattr("trainmaster.simulator.world.agent.SLICE_RESTART_DELAY_S", 0.0)
 
 
 def report_each_event_once(patch: pytest.MonkeyPatch) -> None:
@@ -240,11 +240,11 @@ def forget_accepted_exits(patch: pytest.MonkeyPatch) -> None:
 
 def refund_no_charge(patch: pytest.MonkeyPatch) -> None:
     """Leave charges that a loss explains."""
-    patch.setattr("shared.core.reconcile.plan.explained_charges", lambda *_: ())
+    patch.setattr("trainmaster.core.reconcile.plan.explained_charges", lambda *_: ())
 
 
 def read_no_heartbeat(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("shared.flows.reconciliation.find_silent", lambda *_: ())
+    patch.setattr("trainmaster.flows.reconciliation.find_silent", lambda *_: ())
 
 
 def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:
 
 def publish_no_open_notification(patch: pytest.MonkeyPatch) -> None:
     """Leave the notifications of functions that crashed before their publication."""
-    patch.setattr("shared.flows.notify.publish_open", lambda *_: None)
+    patch.setattr("trainmaster.flows.notify.publish_open", lambda *_: None)
     patch.setattr(MemoryStore, "open_notifications", lambda *_: ())
 
 

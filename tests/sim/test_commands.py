@@ -1,4 +1,4 @@
-"""The commands of the simulator: `trainmaster simulate`, `python -m simulator`, `python -m simulator.soak`."""
+"""The commands `trainmaster simulate`, `python -m trainmaster.simulator`, `python -m trainmaster.simulator.soak`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.options import parse_duration
-from cli.simulate import simulate
-from simulator.soak import run_batch
 from tests.support.jobs import a_spec
+from trainmaster.cli.options import parse_duration
+from trainmaster.cli.simulate import simulate
+from trainmaster.simulator.soak import run_batch
 
 
 @pytest.fixture

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.core.model.job import Job
-from shared.core.model.replica import Replica
-from shared.core.model.vm import Vm
-from shared.core.reconcile.desired import DesiredVm
-from shared.core.reconcile.plan import vm_steps
-from shared.core.reconcile.steps import Delete, Step
-from simulator.invariants.violation import ViolationError
-from simulator.scenarios.generator import JOB_ID, training_job
-from simulator.search.exhaustive_search import Search
-from simulator.search.node import Allowance, SearchResult
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.reconcile.desired import DesiredVm
+from trainmaster.core.reconcile.plan import vm_steps
+from trainmaster.core.reconcile.steps import Delete, Step
+from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.scenarios.generator import JOB_ID, training_job
+from trainmaster.simulator.search.exhaustive_search import Search
+from trainmaster.simulator.search.node import Allowance, SearchResult
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def search(allowance: Allowance, states_max: int, workers: int = 1) -> SearchRes
 )
 def test_invariants_hold_in_every_reachable_state(allowance: Allowance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reactivation multiplies the number of states. It is left to the histories, whose programs wait for peers."""
-    monkeypatch.setattr("shared.core.reconcile.plan.replicas_to_reactivate", lambda _: ())
+    monkeypatch.setattr("trainmaster.core.reconcile.plan.replicas_to_reactivate", lambda _: ())
     result = search(allowance, states_max=400_000)
     print(result)
     assert result.is_complete
@@ -69,6 +69,6 @@ def test_search_without_deletions_reports_left_vms_and_the_path(monkeypatch: pyt
     ) -> tuple[Step, ...]:
         return tuple(step for step in vm_steps(job, desired, vms, replicas) if not isinstance(step, Delete))
 
-    monkeypatch.setattr("shared.core.reconcile.plan.vm_steps", without_deletions)
+    monkeypatch.setattr("trainmaster.core.reconcile.plan.vm_steps", without_deletions)
     with pytest.raises(ViolationError, match=r"(?s)stuck.*after\ndeliver trainmaster-submit"):
         search(Allowance(0, 0, 0, 0, 0), states_max=1000)

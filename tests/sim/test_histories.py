@@ -10,8 +10,8 @@ from datetime import timedelta
 import hypothesis
 import pytest
 
-from simulator.history import History, run_seed
-from simulator.scenarios.fault_profiles import (
+from trainmaster.simulator.history import History, run_seed
+from trainmaster.simulator.scenarios.fault_profiles import (
     CALM,
     CAPACITY,
     EVERYTHING,
@@ -22,8 +22,8 @@ from simulator.scenarios.fault_profiles import (
     USERS,
     Profile,
 )
-from simulator.scenarios.generator import draw_scenario, rng_of
-from simulator.scenarios.scenario import HistoryError
+from trainmaster.simulator.scenarios.generator import draw_scenario, rng_of
+from trainmaster.simulator.scenarios.scenario import HistoryError
 
 SEEDS_PER_PROFILE = min(800, hypothesis.settings().max_examples)
 """150 on every change, 800 in the thorough profile. `make soak` simulates 200,000."""
@@ -136,8 +136,8 @@ def test_failing_history_reports_how_to_replay_it(monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise RuntimeError("a flow's bug")
 
-    monkeypatch.setattr("shared.flows.vm_ready.handle", broken)
-    with pytest.raises(HistoryError, match=r"python -m simulator --seed 3 --profile calm") as raised:
+    monkeypatch.setattr("trainmaster.flows.vm_ready.handle", broken)
+    with pytest.raises(HistoryError, match=r"python -m trainmaster.simulator --seed 3 --profile calm") as raised:
         run_seed(3, CALM)
     assert "RuntimeError: a flow's bug" in str(raised.value)
     assert "insert" in str(raised.value), "the trace is missing"

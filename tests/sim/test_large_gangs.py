@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.history import run
-from simulator.scenarios.fault_profiles import STORM
-from simulator.scenarios.generator import JOB_ID, rng_of, training_job
-from simulator.scenarios.scenario import Outcome, Scenario, SimJob
+from trainmaster.simulator.history import run
+from trainmaster.simulator.scenarios.fault_profiles import STORM
+from trainmaster.simulator.scenarios.generator import JOB_ID, rng_of, training_job
+from trainmaster.simulator.scenarios.scenario import Outcome, Scenario, SimJob
 
 FAULTS_PER_HISTORY = 2.0
 

@@ -13,14 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.job import Job
-from shared.core.reporting.goodput import Goodput, goodput_of
-from shared.core.reporting.history import read_history
-from shared.core.reporting.lost_work import written_objects
-from shared.core.reporting.phases import Span, replica_spans
-from shared.jobspec import accept
-from simulator.history import History
-from simulator.scenarios.fault_profiles import (
+from tests.support.jobs import a_spec
+from trainmaster.core.model.job import Job
+from trainmaster.core.reporting.goodput import Goodput, goodput_of
+from trainmaster.core.reporting.history import read_history
+from trainmaster.core.reporting.lost_work import written_objects
+from trainmaster.core.reporting.phases import Span, replica_spans
+from trainmaster.jobspec import accept
+from trainmaster.simulator.history import History
+from trainmaster.simulator.scenarios.fault_profiles import (
     CAPACITY,
     EVERYTHING,
     MACHINES,
@@ -31,9 +32,8 @@ from simulator.scenarios.fault_profiles import (
     Profile,
     preemptions,
 )
-from simulator.scenarios.generator import draw_scenario, rng_of
-from simulator.scenarios.scenario import Scenario, SimJob
-from tests.support.jobs import a_spec
+from trainmaster.simulator.scenarios.generator import draw_scenario, rng_of
+from trainmaster.simulator.scenarios.scenario import Scenario, SimJob
 
 PROFILES = (CAPACITY, EVERYTHING, MACHINES, MESSAGES, PROGRAMS, QUEUE, SLICES)
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.job import JobState
-from shared.core.model.replica import Replica
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica import Replica
 
 AgentEvent = tuple[str, Any, dict[str, object]]
 """Kind of event, replica, details."""

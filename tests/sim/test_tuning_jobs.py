@@ -16,19 +16,19 @@ from typing import Any, cast
 
 import pytest
 
-from shared.core.ledger import fold
-from shared.core.model.job import Job
-from shared.core.model.tuning import TrialState, trial_id
-from shared.core.rules.tuning import planned_trials
-from shared.errors import TemporaryError
-from shared.flows import provision, sweep, tune, user_requests
-from shared.flows.record import Deps
-from shared.memory.bus import MemoryBus, Message
-from shared.messaging import internal_requests, topics
-from shared.ports import Bus, Store
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.study import STUDY, Study
 from tests.support.world import World
+from trainmaster.core.ledger import fold
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.tuning import TrialState, trial_id
+from trainmaster.core.rules.tuning import planned_trials
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import provision, sweep, tune, user_requests
+from trainmaster.flows.record import Deps
+from trainmaster.memory.bus import MemoryBus, Message
+from trainmaster.messaging import internal_requests, topics
+from trainmaster.ports import Bus, Store
 
 SEEDS = 100
 STEPS_MAX = 80

@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from werkzeug.serving import make_server
 
-from shared.core.model.job import JobState
 from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0, a_spec
 from tests.support.serving import serving
 from tests.support.study import Study
 from tests.support.world import World
+from trainmaster.core.model.job import JobState
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 UPDATE_MS = 60_000

@@ -11,18 +11,18 @@ from typing import Any
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from emulators.logging.entries import Entries, parse_entry
-from emulators.logging.query_filter import parse
-from emulators.logging.server import PAGE_MAX
-from shared.console.actions import Actions, all_denied
-from shared.console.ledger_cache import LedgerCache
-from shared.console.pages.log_window import LogQuery
-from shared.console.pages.service import Console
-from shared.console.sign_in import LoopbackSignIn
-from shared.console.web import create_app
-from shared.errors import TemporaryError
 from tests.support.metrics import FakeMetrics
 from tests.support.world import FixedAddresses, World
+from trainmaster.console.actions import Actions, all_denied
+from trainmaster.console.ledger_cache import LedgerCache
+from trainmaster.console.pages.log_window import LogQuery
+from trainmaster.console.pages.service import Console
+from trainmaster.console.sign_in import LoopbackSignIn
+from trainmaster.console.web import create_app
+from trainmaster.errors import TemporaryError
+from trainmaster_emulators.logging.entries import Entries, parse_entry
+from trainmaster_emulators.logging.query_filter import parse
+from trainmaster_emulators.logging.server import PAGE_MAX
 
 HOST = "127.0.0.1:8080"
 ORIGIN = f"http://{HOST}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from shared.core.model.replica_id import ReplicaId
-from shared.memory.objects import MemoryObjects
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.memory.objects import MemoryObjects
 
 JOB_DIR = "gs://bucket/digits"
 REPLICAS = (CHIEF, WORKER_0, WORKER_1)

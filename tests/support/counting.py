@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from shared.ports import AdmissionToken, Fleet, LiveJobs, Loaded, PendingEntries, Store
+from trainmaster.ports import AdmissionToken, Fleet, LiveJobs, Loaded, PendingEntries, Store
 
 SINGLE_READS = frozenset({"next_admission_token"})
 WITHOUT_READS = frozenset({"commit", "release_lease"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
-from shared.core.decisions import Decision
-from shared.core.events import Event
-from shared.core.evolve import evolve
-from shared.core.model.job import State
-from shared.core.rules.judge import judge
+from trainmaster.core.decisions import Decision
+from trainmaster.core.events import Event
+from trainmaster.core.evolve import evolve
+from trainmaster.core.model.job import State
+from trainmaster.core.rules.judge import judge
 
 A = TypeVar("A")
 

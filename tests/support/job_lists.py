@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.flows import intake
-from shared.flows.user_requests import cancel_job
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.flows import intake
+from trainmaster.flows.user_requests import cancel_job
 
 TEAMS = ("vision", "speech")
 USERS = ("anna@example.com", "boris@example.com", "carla@example.com")

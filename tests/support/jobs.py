@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
-from shared.core.model.job import Job, JobState, State
-from shared.core.model.plan import Plan, Program, TaskGroup
-from shared.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import LossCause
-from shared.core.model.vm_names import vm_name
+from trainmaster.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.plan import Plan, Program, TaskGroup
+from trainmaster.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.model.vm_names import vm_name
 
 START = datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC)
 

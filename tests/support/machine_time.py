@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.core.reporting.goodput import Goodput, goodput_of
-from shared.core.reporting.lost_work import WrittenObjects
-from shared.core.reporting.phases import replica_spans
 from tests.support.world import World
+from trainmaster.core.reporting.goodput import Goodput, goodput_of
+from trainmaster.core.reporting.lost_work import WrittenObjects
+from trainmaster.core.reporting.phases import replica_spans
 
 
 def world_goodput(world: World, written: WrittenObjects | None = None) -> Goodput:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from shared.ports.metrics import Label, Metric, MetricPoint, MetricQuery, MetricSeries, Reducer
+from trainmaster.ports.metrics import Label, Metric, MetricPoint, MetricQuery, MetricSeries, Reducer
 
 REDUCE: Final[dict[Reducer, Callable[[Sequence[float]], float]]] = {
     Reducer.MEAN: lambda values: sum(values) / len(values),

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.core.model.replica_id import ReplicaId
-from shared.memory.store import MemoryStore
 from tests.support.counting import Counts, counting_store
 from tests.support.world import World
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.memory.store import MemoryStore
 
 
 class WriteCountingStore(MemoryStore):

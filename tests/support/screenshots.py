@@ -11,13 +11,13 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from emulators.stack.state import ROOT
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.ports.metrics import Metric
 from tests.support.console_browser import Scheme, chromium_browser, opened
 from tests.support.console_site import Site
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.ports.metrics import Metric
+from trainmaster_emulators.stack.state import ROOT
 
 WIDTH = 1280
 HEIGHT = 860

@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core.ledger import fold
-from shared.core.model.tuning import Tuning, trial_id
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.world import World
+from trainmaster.core.ledger import fold
+from trainmaster.core.model.tuning import Tuning, trial_id
 
 STUDY = "digits_1"
 

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from shared.core.model.job import Job, JobState
-from shared.core.model.search_space import Parameter, ParameterKind, Scale
-from shared.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from tests.support.jobs import a_job, a_plan, a_tuning_spec, at
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale
+from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 
 RATE: Final = Parameter("learning-rate", ParameterKind.DOUBLE, 1e-4, 0.1, scale=Scale.LOG)
 LAYERS: Final = Parameter("layers", ParameterKind.INTEGER, 1, 3)

@@ -11,28 +11,28 @@ from itertools import product
 
 import pytest
 
-from shared.core.intake.named_resources import AllowedResources
-from shared.core.ledger import LedgerEntry, fold
-from shared.core.model.job import Job
-from shared.core.model.replica import Replica
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.tuning import StoppingRule, TrialState, Tuning
-from shared.core.model.vm import Vm
-from shared.core.model.vm_names import vm_name
-from shared.core.reporting.history import History, read_history
-from shared.core.transitions.change import Change
-from shared.errors import PermanentError, TemporaryError
-from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
-from shared.flows.fleet_deps import FleetDeps
-from shared.flows.record import Deps
-from shared.memory.bus import MemoryBus, Message
-from shared.memory.fleet import MemoryFleet
-from shared.memory.objects import MemoryObjects
-from shared.memory.resources import MemoryResources
-from shared.memory.store import MemoryStore
-from shared.messaging import agent_messages, google_events, internal_requests, topics
-from shared.ports import AdmissionToken, Bus, Loaded, Suggester
 from tests.support.jobs import START, a_spec
+from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.core.ledger import LedgerEntry, fold
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.tuning import StoppingRule, TrialState, Tuning
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reporting.history import History, read_history
+from trainmaster.core.transitions.change import Change
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.record import Deps
+from trainmaster.memory.bus import MemoryBus, Message
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.resources import MemoryResources
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.ports import AdmissionToken, Bus, Loaded, Suggester
 
 
 class FixedAddresses:

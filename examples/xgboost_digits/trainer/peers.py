@@ -1,1 +1,1 @@
-../../../algorithms/xgboost_training/peers.py
+../../../shared/trainmaster/algorithms/xgboost_training/peers.py

@@ -6,17 +6,17 @@ import pytest
 import requests
 from google.cloud import compute_v1
 
-from shared.core.model.job import Job
-from shared.core.model.vm import Directive, DirectiveAction, VmStatus
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp.addresses import DnsAddresses, EmulatorAddresses
-from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.compute_fleet import fleet as adapter
-from shared.gcp.retries import FLEET_READ
-from shared.gcp.vm_defaults import VmDefaults
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, MemoryWorld, a_create, a_fleet, gone, metadata, sole
 from tests.integration.compute.emulator import ZONE, Emulator, eventually
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Directive, DirectiveAction, VmStatus
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.addresses import DnsAddresses, EmulatorAddresses
+from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.compute_fleet import fleet as adapter
+from trainmaster.gcp.retries import FLEET_READ
+from trainmaster.gcp.vm_defaults import VmDefaults
 
 
 def test_change_that_the_rate_limit_refuses_is_sent_again(compute: EmulatorWorld, job: Job) -> None:
@@ -31,7 +31,7 @@ def test_change_that_the_rate_limit_refuses_is_sent_again(compute: EmulatorWorld
 def test_slow_delete_returns_false_until_the_vm_is_gone(
     compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.gcp.compute_fleet.fleet.SETTLE_S", 0.1)
+    monkeypatch.setattr("trainmaster.gcp.compute_fleet.fleet.SETTLE_S", 0.1)
     compute.fleet.create(job, a_create(job, 1), metadata())
     vm = sole(compute.fleet, job)
     compute.emulator.faults(slow_s=0.5)

@@ -10,22 +10,22 @@ import pytest
 import requests
 from google.cloud import compute_v1
 
-from shared.core.events import CapacityErrorKind
-from shared.core.model.job import Job
-from shared.core.model.plan import Accelerator
-from shared.core.model.vm import VmStatus
-from shared.core.model.vm_names import job_label
-from shared.errors import TemporaryError
-from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.compute_fleet import fleet as adapter
-from shared.gcp.compute_fleet.errors import name_exists, not_created
-from shared.gcp.compute_fleet.operations import Operations
-from shared.gcp.vm_defaults import Problem, VmDefaults
-from shared.ports import Created, NotCreated, Pending
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, a_fleet, gone, metadata, sole
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
 from tests.support.jobs import a_job, a_plan
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import Accelerator
+from trainmaster.core.model.vm import VmStatus
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.compute_fleet import fleet as adapter
+from trainmaster.gcp.compute_fleet.errors import name_exists, not_created
+from trainmaster.gcp.compute_fleet.operations import Operations
+from trainmaster.gcp.vm_defaults import Problem, VmDefaults
+from trainmaster.ports import Created, NotCreated, Pending
 
 
 def test_stockout_keeps_googles_message_and_suggested_zones(compute: EmulatorWorld, job: Job) -> None:

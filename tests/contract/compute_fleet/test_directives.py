@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from google.cloud import compute_v1
 
-from shared.core.model.job import Job
-from shared.core.model.vm import Directive, DirectiveAction, Vm
-from shared.ports import Fleet
 from tests.contract.fleets import RUN, EmulatorWorld, a_create, a_fleet, metadata, sole
 from tests.integration.compute.emulator import PROJECT, Emulator
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
+from trainmaster.ports import Fleet
 
 
 def test_writing_a_directive_keeps_the_other_metadata(compute: EmulatorWorld, job: Job) -> None:

@@ -7,14 +7,14 @@ import re
 import pytest
 from google.cloud import compute_v1
 
-from shared.core.model.job import Job
-from shared.core.model.vm import VmStatus
-from shared.core.model.vm_names import job_label
-from shared.gcp.compute_fleet.listed_vms import LISTED_FIELDS
-from shared.gcp.retries import FIELD_MASK
-from shared.ports import Pending
 from tests.contract.fleets import RUN, EmulatorWorld, a_create, a_fleet, metadata, sole
 from tests.integration.compute.emulator import PROJECT
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import VmStatus
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.gcp.compute_fleet.listed_vms import LISTED_FIELDS
+from trainmaster.gcp.retries import FIELD_MASK
+from trainmaster.ports import Pending
 
 
 def test_vm_under_creation_has_a_creation_time_and_no_start_time(compute: EmulatorWorld, job: Job) -> None:
@@ -46,7 +46,7 @@ def test_listed_fields_exist() -> None:
 
 def test_vms_of_all_pages_are_listed(compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     compute.fleet.create(job, a_create(job, 3), metadata())
-    monkeypatch.setattr("shared.gcp.compute_fleet.fleet.PAGE_SIZE", 1)
+    monkeypatch.setattr("trainmaster.gcp.compute_fleet.fleet.PAGE_SIZE", 1)
     assert {vm.name for vm in compute.fleet.list_vms(job.job_id)} == set(a_create(job, 3).names)
     assert len(compute.fleet.list_all()) == 3
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import requests
 
-from shared.core.events import CapacityErrorKind
-from shared.core.model.job import Job
-from shared.errors import PermanentError
-from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.vm_defaults import VmDefaults
-from shared.ports import Created, NotCreated
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, gone, metadata
 from tests.integration.compute.emulator import PROJECT, ZONE, eventually
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.job import Job
+from trainmaster.errors import PermanentError
+from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.ports import Created, NotCreated
 
 
 def with_a100(job: Job, **changes: Any) -> Job:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from shared.core.events import JobSubmitted, ReplicaExited
-from shared.core.evolve import evolve
-from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.job import Job, JobState, State
-from shared.core.rules.judge import judge
-from shared.core.transitions.change import Change
-from shared.ports import Store
 from tests.support.jobs import START, a_job, at
+from trainmaster.core.events import JobSubmitted, ReplicaExited
+from trainmaster.core.evolve import evolve
+from trainmaster.core.ledger import LedgerEntry, counters
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.transitions.change import Change
+from trainmaster.ports import Store
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.gcp import clients
-from shared.gcp.firestore.store import FirestoreStore
-from shared.memory.store import MemoryStore
-from shared.ports import Store
+from trainmaster.gcp import clients
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.memory.store import MemoryStore
+from trainmaster.ports import Store
 
 
 @pytest.fixture(params=["memory", "firestore"])

@@ -8,21 +8,21 @@ from itertools import chain
 
 import pytest
 
-from shared.core.evolve import evolve
-from shared.core.ledger import LedgerEntry, counters, fold
-from shared.core.model.job import Job, JobState, Label, State
-from shared.core.model.learning_curve import points_max
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.replica_id import TaskType
-from shared.core.model.search_space import Parameter, ParameterKind
-from shared.core.model.tuning import EarlierTrial, Measurement, Trial, TrialState, Tuning
-from shared.core.rules.judge import judge
-from shared.core.transitions.change import Change
-from shared.errors import ConflictError
-from shared.gcp.firestore.documents import job_document
-from shared.ports import AlreadyRecordedError, Store
 from tests.contract.store.building import entry_of, must, submit
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at, exited, ready
+from trainmaster.core.evolve import evolve
+from trainmaster.core.ledger import LedgerEntry, counters, fold
+from trainmaster.core.model.job import Job, JobState, Label, State
+from trainmaster.core.model.learning_curve import points_max
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.search_space import Parameter, ParameterKind
+from trainmaster.core.model.tuning import EarlierTrial, Measurement, Trial, TrialState, Tuning
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.transitions.change import Change
+from trainmaster.errors import ConflictError
+from trainmaster.gcp.firestore.documents import job_document
+from trainmaster.ports import AlreadyRecordedError, Store
 
 
 def test_empty_store_returns_nothing(store: Store) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.core.reconcile.zone_order import Stockout
-from shared.ports import Orphan, Rejection, Store
 from tests.support.jobs import START, at
+from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.ports import Orphan, Rejection, Store
 
 
 def test_rejection_is_stored_once(store: Store) -> None:

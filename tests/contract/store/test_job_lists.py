@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.core.model.job import JobState, Label
-from shared.core.model.tuning import TrialOf
-from shared.core.model.vm_names import vm_name
-from shared.ports import JobPosition, Store
 from tests.contract.store.building import submit
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at
+from trainmaster.core.model.job import JobState, Label
+from trainmaster.core.model.tuning import TrialOf
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.ports import JobPosition, Store
 
 
 def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.events import ProvisioningStarted
-from shared.core.evolve import evolve
-from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.job import JobState, State
-from shared.core.rules.judge import judge
-from shared.core.transitions.change import Change
-from shared.errors import ConflictError
-from shared.ports import AdmissionToken, Store
 from tests.contract.store.building import must, submit
 from tests.support.jobs import a_job, at
+from trainmaster.core.events import ProvisioningStarted
+from trainmaster.core.evolve import evolve
+from trainmaster.core.ledger import LedgerEntry, counters
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.transitions.change import Change
+from trainmaster.errors import ConflictError
+from trainmaster.ports import AdmissionToken, Store
 
 
 def test_second_commit_on_an_admission_token_conflicts(store: Store) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from shared.core.ledger import fold
-from shared.core.model.job import JobState
-from shared.core.model.replica import replica_key
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.transitions.change import Change
-from shared.gcp.firestore.store import FirestoreStore
-from shared.ports import PendingEntries, Store
 from tests.contract.store.building import entry_of, must, submit
 from tests.support.jobs import START, WORKER_0, a_job, at, exited
+from trainmaster.core.ledger import fold
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica import replica_key
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.transitions.change import Change
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.ports import PendingEntries, Store
 
 
 def test_ledger_entry_is_read_back_and_the_ledger_folds_to_the_state(store: Store) -> None:

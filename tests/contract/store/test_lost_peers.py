@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.core.actions import RefundCharge
-from shared.core.decisions import Decision, Reason, Rule
-from shared.core.evolve import evolve
-from shared.core.model.replica import EndKind, PastIncarnation, Replica
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.transitions.change import Change
-from shared.ports import LOST_PEERS_PAGE, Store
 from tests.contract.store.building import entry_of, must, submit
 from tests.support.jobs import CHIEF, WORKER_0, at, exited
+from trainmaster.core.actions import RefundCharge
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.evolve import evolve
+from trainmaster.core.model.replica import EndKind, PastIncarnation, Replica
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.transitions.change import Change
+from trainmaster.ports import LOST_PEERS_PAGE, Store
 
 
 def submit_with(store: Store, *replicas: Replica) -> Replica:

@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from emulators.services import pubsub
-from emulators.stack.loopback import CallError, call
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import vm_name
-from shared.messaging import topics
 from tests.e2e.conftest import MANY_STEPS, Lab
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.messaging import topics
+from trainmaster_emulators.services import pubsub
+from trainmaster_emulators.stack.loopback import CallError, call
 
 REPEATED_WITHIN_S = 80
 """`Lab` waits up to three times as long, four minutes: a killed delivery is repeated, and a sweep may have to help."""

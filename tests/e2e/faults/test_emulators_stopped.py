@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import MANY_STEPS, Lab
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

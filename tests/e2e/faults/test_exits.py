@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emulators.stack.state import StackError
-from shared.core.decisions import Reason
-from shared.core.events import ReplicaExited, VmReady
-from shared.core.ledger import LedgerEntry, fold
-from shared.core.model.job import State
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import MANY_STEPS, Lab
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import ReplicaExited, VmReady
+from trainmaster.core.ledger import LedgerEntry, fold
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster_emulators.stack.state import StackError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from emulators.stack.loopback import call
-from shared.core.decisions import Reason
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import Vm, VmStatus
-from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import MANY_STEPS, Lab
+from trainmaster.core.decisions import Reason
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import Vm, VmStatus
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster_emulators.stack.loopback import call
 
 pytestmark = pytest.mark.e2e
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from emulators.stack.state import ROOT
-from shared.core.model.job import State
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import vm_name
-from shared.presentation.job_view import service_view
 from tests.e2e.conftest import Lab
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.presentation.job_view import service_view
+from trainmaster_emulators.stack.state import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import job_label
 from tests.e2e.conftest import Lab
 from tests.integration.agent.support.packages import wheel_of
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import job_label
 
 pytestmark = pytest.mark.e2e
 

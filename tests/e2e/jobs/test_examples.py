@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from cli.local.job_monitor import JobMonitor, Report
-from cli.local.run_example import FaultPlan
-from shared.core.decisions import Reason, Rule
-from shared.core.model.job import State
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.presentation.job_view import job_view
 from tests.e2e.conftest import Lab
+from trainmaster.cli.local.job_monitor import JobMonitor, Report
+from trainmaster.cli.local.run_example import FaultPlan
+from trainmaster.core.decisions import Reason, Rule
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.presentation.job_view import job_view
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

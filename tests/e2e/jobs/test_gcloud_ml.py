@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from emulators.services import iam
 from tests.e2e.conftest import SCRIPTED, Lab
+from trainmaster_emulators.services import iam
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.heavy]
 

@@ -11,15 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from emulators.stack import state
-from emulators.stack.processes import list_processes
 from tests.support.stack import clean_environment, eventually
+from trainmaster_emulators.stack import state
+from trainmaster_emulators.stack.processes import list_processes
 
 pytestmark = pytest.mark.e2e
 
 
 def run(*options: str, state_dir: Path, **variables: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "cli.main", "local", "run", "sklearn_digits", "--state-dir", str(state_dir)]
+    command = [
+        sys.executable,
+        "-m",
+        "trainmaster.cli.main",
+        "local",
+        "run",
+        "sklearn_digits",
+        "--state-dir",
+        str(state_dir),
+    ]
     return subprocess.Popen(
         [*command, *options],
         env={**clean_environment(), **variables},
@@ -81,7 +90,7 @@ def test_interrupted_local_run_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_local_run_of_an_unknown_example_prints_one_error_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cli.main", "local", "run", "nothing", "--state-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "trainmaster.cli.main", "local", "run", "nothing", "--state-dir", str(tmp_path)]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("trainmaster: there is no example nothing")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
 from tests.e2e.conftest import MANY_STEPS, Lab
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
 pytestmark = pytest.mark.e2e
 

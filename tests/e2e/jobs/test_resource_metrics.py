@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.model.job import JobState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.gcp.log_entries import LogEntries
-from shared.gcp.monitoring_metrics import MonitoringMetrics
-from shared.ports.metrics import Label, Metric, MetricQuery, MetricSeries
 from tests.e2e.conftest import Lab
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.gcp.monitoring_metrics import MonitoringMetrics
+from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricSeries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.core.model.job import Job
 from tests.e2e.conftest import Lab
+from trainmaster.core.model.job import Job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from examples import package
-from shared.core.decisions import Rule
-from shared.core.model.job import State
-from shared.core.model.replica import Replica
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import Lab
+from trainmaster.core.decisions import Rule
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(500)]
 

@@ -9,21 +9,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.decisions import Reason
-from shared.core.events import JobSubmitted
-from shared.core.model.plan import TaskGroup, Tpu, TpuQueue
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import LossCause, Vm
-from shared.core.model.vm_names import vm_name
-from shared.flows.intake import new_job
-from shared.flows.record import Deps, record
-from shared.gcp.tpu_fleet import TpuFleet
-from shared.gcp.vm_defaults import VmDefaults
-from shared.jobspec import accept
-from shared.messaging import internal_requests, topics
 from tests.e2e.conftest import MANY_STEPS, SCRIPTED, Lab
 from tests.integration.tpu.slices import logs_of
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import JobSubmitted
+from trainmaster.core.model.plan import TaskGroup, Tpu, TpuQueue
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import LossCause, Vm
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.flows.intake import new_job
+from trainmaster.flows.record import Deps, record
+from trainmaster.gcp.tpu_fleet import TpuFleet
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.jobspec import accept
+from trainmaster.messaging import internal_requests, topics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.ledger import fold
-from shared.core.model.job import Job
-from shared.core.model.tuning import Tuning, trial_id
-from shared.gcp.log_entries import LogEntries
-from shared.presentation.job_view import service_view
 from tests.e2e.conftest import Lab
 from tests.integration.api.discovery import faults
+from trainmaster.core.ledger import fold
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.tuning import Tuning, trial_id
+from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.presentation.job_view import service_view
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

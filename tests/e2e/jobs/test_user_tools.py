@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from emulators.stack.state import ROOT
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.messaging import topics
-from shared.messaging.job_state import JobStateMessage
 from tests.e2e.conftest import MANY_STEPS, Lab
 from tests.support.stack import clean_environment
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.messaging import topics
+from trainmaster.messaging.job_state import JobStateMessage
+from trainmaster_emulators.stack.state import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from shared.messaging import topics
 from tests.e2e.conftest import Lab
+from trainmaster.messaging import topics
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.wiring.agent_archive import AGENT, agent_archive, agent_object, agent_uri
-from shared.wiring.agent_files import agent_files
+from trainmaster.wiring.agent_archive import AGENT, agent_archive, agent_object, agent_uri
+from trainmaster.wiring.agent_files import agent_files
 
 SCRIPTS = ["startup-script", "shutdown-script"]
 
@@ -28,16 +28,16 @@ def test_same_sources_give_the_same_bytes() -> None:
 
 
 def test_archive_contains_exactly_the_agents_modules() -> None:
-    modules = {f"shared/agent/{path.relative_to(AGENT)}" for path in AGENT.rglob("*.py")}
+    modules = {f"trainmaster/agent/{path.relative_to(AGENT)}" for path in AGENT.rglob("*.py")}
     assert len(modules) > 10
-    assert set(archive().namelist()) == {"__main__.py", "shared/__init__.py"} | modules
+    assert set(archive().namelist()) == {"__main__.py", "trainmaster/__init__.py"} | modules
 
 
 def test_archive_imports_without_this_repository(tmp_path: Path) -> None:
     """Run it with a Python that does not have this repository on its path."""
     (tmp_path / "agent.pyz").write_bytes(agent_archive())
     done = subprocess.run([sys.executable, "-I", tmp_path / "agent.pyz"], capture_output=True, text=True, check=False)
-    assert "agent.pyz/shared/agent/main.py" in done.stderr
+    assert "agent.pyz/trainmaster/agent/main.py" in done.stderr
     assert "IndexError" in done.stderr  # it starts, and misses its argument
 
 

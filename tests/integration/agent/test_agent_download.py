@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from emulators.stack.processes import Ports
-from shared.wiring.agent_archive import agent_uri
 from tests.support.stack import eventually
+from trainmaster.wiring.agent_archive import agent_uri
+from trainmaster_emulators.stack.processes import Ports
 
 from .support.cloud import Cloud
 from .support.vm import BUCKET, Vm
@@ -95,7 +95,7 @@ def googleapis(cloud: Cloud, tmp_path: Path) -> Iterator[dict[str, str]]:
     ports = Ports()
     port = ports.take()
     folder = tmp_path / "proxy"
-    program = [sys.executable, "-m", "emulators.services.googleapis_proxy"]
+    program = [sys.executable, "-m", "trainmaster_emulators.services.googleapis_proxy"]
     options = ["--port", str(port), "--storage", f"http://{cloud.host}", "--state-dir", str(folder)]
     ports.close()
     process = subprocess.Popen([*program, *options])

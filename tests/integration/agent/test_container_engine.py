@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.program import container_engine
-from shared.agent.program.container_engine import ContainerEngine, EngineError
+from trainmaster.agent.program import container_engine
+from trainmaster.agent.program.container_engine import ContainerEngine, EngineError
 
 DOCKER = ContainerEngine("/usr/bin/docker", "vm")
 PODMAN = ContainerEngine("/usr/bin/podman", "vm")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.program.container_engine import registry_of
-from shared.agent.setup.container_image import accepts_vm_token
+from trainmaster.agent.program.container_engine import registry_of
+from trainmaster.agent.setup.container_image import accepts_vm_token
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker
@@ -278,7 +278,7 @@ def test_secret_reaches_the_container_without_a_command_line(cloud: Cloud, vm: V
 
 
 def test_credentials_are_readable_by_the_owner_only(cloud: Cloud, vm: Vm, tmp_path: Path) -> None:
-    from shared.agent.setup.container_image import write_credentials
+    from trainmaster.agent.setup.container_image import write_credentials
 
     write_credentials(tmp_path / "credentials", "gcr.io", "t")
     assert stat.S_IMODE((tmp_path / "credentials" / "config.json").stat().st_mode) == 0o600

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.agent.control.vm_config import VmRef
-from shared.agent.program.environment import command_of, environment_of
+from trainmaster.agent.control.vm_config import VmRef
+from trainmaster.agent.program.environment import command_of, environment_of
 
 from .support.vm import FIRST, agent_identity
 

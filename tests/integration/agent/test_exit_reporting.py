@@ -10,15 +10,15 @@ from typing import cast
 
 import pytest
 
-from shared.agent.control.agent import Agent
-from shared.agent.control.exit_reporter import DELAY_S
-from shared.agent.control.launcher import Launcher
-from shared.agent.control.run_state import RunState
-from shared.agent.control.vm_config import IncarnationKey
-from shared.agent.reporting.events import EventReporter
-from shared.agent.reporting.serial_console import Console
-from shared.agent.results import ProgramExit
-from shared.agent.setup.setup import Setup
+from trainmaster.agent.control.agent import Agent
+from trainmaster.agent.control.exit_reporter import DELAY_S
+from trainmaster.agent.control.launcher import Launcher
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.control.vm_config import IncarnationKey
+from trainmaster.agent.reporting.events import EventReporter
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.results import ProgramExit
+from trainmaster.agent.setup.setup import Setup
 
 from .support.vm import agent_identity
 from .test_shutdown_notice import T0, Clock

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from shared.agent.google_http.google_api import GoogleApi
-from shared.agent.google_http.http_call import HttpError, backoffs
-from shared.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.http_call import HttpError, backoffs
+from trainmaster.agent.google_http.metadata_server import MetadataServer
 
 from .support.cloud import Cloud
 

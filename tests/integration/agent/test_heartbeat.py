@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.agent.control.inbox import Inbox
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting import heartbeat
-from shared.agent.reporting.heartbeat import Heartbeat
-from shared.agent.reporting.serial_console import Console
-from shared.core.timeouts import AGENT_TIMEOUT
-from shared.gcp.compute_fleet.fleet import HEARTBEAT, parse_heartbeat
 from tests.support.stack import eventually
+from trainmaster.agent.control.inbox import Inbox
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting import heartbeat
+from trainmaster.agent.reporting.heartbeat import Heartbeat
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.core.timeouts import AGENT_TIMEOUT
+from trainmaster.gcp.compute_fleet.fleet import HEARTBEAT, parse_heartbeat
 
 from .support.cloud import Cloud
 from .support.vm import Vm

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.setup.installed_packages import require_nothing
+from trainmaster.agent.setup.installed_packages import require_nothing
 
 from .support.packages import wheel_of
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.control.workspace import Workspace
-from shared.agent.google_http.google_api import GoogleApi
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.serial_console import Console
-from shared.agent.results import SetupFailure
-from shared.agent.setup import gpu_driver, job_packages
-from shared.agent.setup.cloud_storage import StorageReader
-from shared.agent.setup.job_packages import builds_without_isolation, has_check_option
-from shared.agent.setup.setup import Setup
-from shared.agent.setup.setup_errors import TRIES, Retrier
+from trainmaster.agent.control.workspace import Workspace
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.results import SetupFailure
+from trainmaster.agent.setup import gpu_driver, job_packages
+from trainmaster.agent.setup.cloud_storage import StorageReader
+from trainmaster.agent.setup.job_packages import builds_without_isolation, has_check_option
+from trainmaster.agent.setup.setup import Setup
+from trainmaster.agent.setup.setup_errors import TRIES, Retrier
 
 from .support.cloud import Cloud
 from .support.package_index import PackageIndex
@@ -247,7 +247,7 @@ class Storage:
 def test_option_for_build_dependencies_is_used_only_where_pip_has_it(
     version: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.agent.setup.job_packages.metadata.version", lambda _: version)
+    monkeypatch.setattr("trainmaster.agent.setup.job_packages.metadata.version", lambda _: version)
     assert has_check_option() is expected
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.program import devices
-from shared.agent.program.container_engine import ContainerEngine
-from shared.agent.setup.machine_report import describe_machine
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.program import devices
+from trainmaster.agent.program.container_engine import ContainerEngine
+from trainmaster.agent.setup.machine_report import describe_machine
 
 from .support.cloud import Cloud
 from .support.vm import Vm

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shared.agent.control.vm_config import IncarnationKey, SliceHost
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.metric.metric_report import MEASUREMENTS_MAX, MetricReport
-from shared.agent.metric.trial_metric import FILE_NAME, TrialMetric
-from shared.agent.reporting.serial_console import Console
-from shared.gcp.vm_labels import METRIC
 from tests.support.stack import eventually
+from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.metric.metric_report import MEASUREMENTS_MAX, MetricReport
+from trainmaster.agent.metric.trial_metric import FILE_NAME, TrialMetric
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.gcp.vm_labels import METRIC
 
 from .support.cloud import Cloud
 from .support.trial import REPORT_METRIC, TAG, configure_trial

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.control.vm_config import IncarnationKey
-from shared.agent.google_http.http_call import HttpError
-from shared.agent.reporting.publisher import REPEATS_RARE, Event, Outbox, repeat_intervals
-from shared.agent.reporting.serial_console import Console
 from tests.integration.agent.test_serial_console import console_of
+from trainmaster.agent.control.vm_config import IncarnationKey
+from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.reporting.publisher import REPEATS_RARE, Event, Outbox, repeat_intervals
+from trainmaster.agent.reporting.serial_console import Console
 
 FIRST, SECOND = IncarnationKey(1, 1), IncarnationKey(1, 2)
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from shared.agent.program.output import LINE_MAX, Tail, whole_lines
-from shared.agent.program.process_table import out_of_memory, read_oom_kill_counts
+from trainmaster.agent.program.output import LINE_MAX, Tail, whole_lines
+from trainmaster.agent.program.process_table import out_of_memory, read_oom_kill_counts
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.serial_console import Console
-from shared.agent.setup.package_index import KEY, PackageIndex, with_token
-from shared.agent.setup.setup_errors import Retrier
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.setup.package_index import KEY, PackageIndex, with_token
+from trainmaster.agent.setup.setup_errors import Retrier
 
 from .support.cloud import Cloud
 from .support.packages import wheel

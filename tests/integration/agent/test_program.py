@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from shared.flows.authenticate import read_token
-from shared.memory.bus import ATTRIBUTE_BYTES_MAX
+from trainmaster.flows.authenticate import read_token
+from trainmaster.memory.bus import ATTRIBUTE_BYTES_MAX
 
 from .support.cloud import Cloud
 from .support.vm import CLUSTER, NAME, Vm, is_alive

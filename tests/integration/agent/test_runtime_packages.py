@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.setup.runtime_packages import is_satisfied
+from trainmaster.agent.setup.runtime_packages import is_satisfied
 
 from .support.cloud import Cloud
 from .support.packages import sdist, wheel
@@ -37,7 +37,7 @@ def test_requirement_is_satisfied_by_the_installed_version(requirement: str, exp
 
 
 def test_local_build_satisfies_its_public_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.agent.setup.runtime_packages.metadata.version", lambda _: "2.13.0+cpu")
+    monkeypatch.setattr("trainmaster.agent.setup.runtime_packages.metadata.version", lambda _: "2.13.0+cpu")
     assert is_satisfied("torch==2.13.*")
     assert not is_satisfied("torch==2.1.*")
 

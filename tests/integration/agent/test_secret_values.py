@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.google_http.google_api import GoogleApi
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.serial_console import Console
-from shared.agent.setup.secret_values import SecretReader, version_path
-from shared.agent.setup.setup_errors import TRIES, Retrier, SetupError
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.setup.secret_values import SecretReader, version_path
+from trainmaster.agent.setup.setup_errors import TRIES, Retrier, SetupError
 
 from .support.cloud import Cloud
 from .support.vm import Vm

@@ -9,15 +9,15 @@ from typing import cast
 
 import pytest
 
-from shared.agent.control.vm_config import VmConfig
-from shared.agent.control.workspace import Workspace
-from shared.agent.google_http.google_api import GoogleApi
-from shared.agent.google_http.http_call import HttpError, HttpResponse
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.serial_console import Console
-from shared.agent.shutdown.self_delete import RETRY_MAX_S, SelfDelete
 from tests.integration.compute.emulator import PROJECT, eventually, running_emulator
 from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices
+from trainmaster.agent.control.vm_config import VmConfig
+from trainmaster.agent.control.workspace import Workspace
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.http_call import HttpError, HttpResponse
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.shutdown.self_delete import RETRY_MAX_S, SelfDelete
 
 from .support.vm import agent_identity
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.control.vm_config import IncarnationKey
-from shared.agent.control.workspace import Workspace
-from shared.agent.google_http.google_api import GoogleApi
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.program.program import Program
-from shared.agent.reporting.publisher import Event, Outbox, Publisher
-from shared.agent.reporting.serial_console import Console, Stream
+from trainmaster.agent.control.vm_config import IncarnationKey
+from trainmaster.agent.control.workspace import Workspace
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.program.program import Program
+from trainmaster.agent.reporting.publisher import Event, Outbox, Publisher
+from trainmaster.agent.reporting.serial_console import Console, Stream
 
 from .support.cloud import Cloud
 

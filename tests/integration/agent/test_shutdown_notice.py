@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shared.agent.control.inbox import Inbox
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.serial_console import Console
-from shared.agent.shutdown.vm_shutdown_notice import (
+from trainmaster.agent.control.inbox import Inbox
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.shutdown.vm_shutdown_notice import (
     ANNOUNCE_BEFORE_S,
     GPU_NOTICE_S,
     NOTICE_S,

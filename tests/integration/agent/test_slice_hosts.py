@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from shared.agent.control.slice_hosts import DIRECTIVE_SKEW_MAX_S, PeerShutdownWait, addresses_of
-from shared.agent.control.vm_config import IncarnationKey, SliceHost
-from shared.agent.program.environment import environment_of
+from trainmaster.agent.control.slice_hosts import DIRECTIVE_SKEW_MAX_S, PeerShutdownWait, addresses_of
+from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost
+from trainmaster.agent.program.environment import environment_of
 
 from .support.cloud import Cloud
 from .support.vm import NAME, Vm, agent_identity

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shared.agent.control.inbox import Inbox
-from shared.agent.control.stall_watch import StallWatch
-from shared.agent.control.vm_config import IncarnationKey, SliceHost
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.serial_console import Console
+from trainmaster.agent.control.inbox import Inbox
+from trainmaster.agent.control.stall_watch import StallWatch
+from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.serial_console import Console
 
 from .support.cloud import Cloud
 from .support.vm import Vm, agent_identity

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from shared.agent.google_http.google_api import GoogleApi
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.serial_console import Console
-from shared.agent.setup.cloud_storage import StorageReader
-from shared.agent.setup.setup_errors import Retrier
-from shared.gcp.vm_labels import METRIC
 from tests.support.event_files import event, event_file
 from tests.support.stack import eventually
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.setup.cloud_storage import StorageReader
+from trainmaster.agent.setup.setup_errors import Retrier
+from trainmaster.gcp.vm_labels import METRIC
 
 from .support.cloud import Cloud
 from .support.trial import REPORT_METRIC, TAG, configure_trial

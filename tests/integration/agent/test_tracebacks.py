@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.program.tracebacks import MESSAGE_CHARS, parse_traceback
+from trainmaster.agent.program.tracebacks import MESSAGE_CHARS, parse_traceback
 
 TB = "Traceback (most recent call last):\n"
 MAIN = '  File "/home/u/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n    fit()\n    ^^^^^\n'

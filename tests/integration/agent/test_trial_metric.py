@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from shared.agent.metric.trial_metric import parse_measurements
-from shared.agent.reporting.cloud_log import LogOrigin
-from shared.agent.results import Measurement
+from trainmaster.agent.metric.trial_metric import parse_measurements
+from trainmaster.agent.reporting.cloud_log import LogOrigin
+from trainmaster.agent.results import Measurement
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker

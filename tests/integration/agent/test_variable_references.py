@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from shared.agent.control.vm_config import VmConfig
-from shared.agent.program.variable_references import expand, resolve_references
+from trainmaster.agent.control.vm_config import VmConfig
+from trainmaster.agent.program.variable_references import expand, resolve_references
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker

@@ -44,7 +44,13 @@ def start(algorithm: str, job_dir: Path, arguments: list[str], variables: Mappin
     command = [str(python_of(algorithm)), "-m", f"algorithms.{algorithm}", *arguments, "--job-dir", str(job_dir)]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", **variables}
     return subprocess.Popen(
-        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
+        command,
+        cwd=ROOT / "shared" / "trainmaster",
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
     )
 
 

@@ -10,14 +10,14 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from cli.local.example_stack import RunningStack
-from cli.local.example_upload import upload
-from cli.local.job_monitor import Report
-from emulators.stack.state import StackConfig
-from shared.jobspec import accept, parse_document
-from shared.jobspec.catalog.algorithms import ALGORITHMS
-from shared.memory.objects import MemoryObjects
 from tests.integration.algorithms.conftest import ROOT
+from trainmaster.cli.local.example_stack import RunningStack
+from trainmaster.cli.local.example_upload import upload
+from trainmaster.cli.local.job_monitor import Report
+from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster_emulators.stack.state import StackConfig
 
 pytestmark = pytest.mark.slow
 

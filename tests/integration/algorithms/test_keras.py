@@ -108,7 +108,7 @@ def test_sparsemax_is_the_projection_onto_the_simplex() -> None:
     """Compared with the closed forms of arXiv 1602.02068, section 2.2, and with a brute-force projection."""
     script = """
 import numpy as np, tensorflow as tf
-from algorithms.keras_models.tab_net_layers import sparsemax
+from trainmaster.algorithms.keras_models.tab_net_layers import sparsemax
 random = np.random.default_rng(1)
 logits = random.normal(size=(200, 6)).astype("float32") * 2
 found = sparsemax(tf.constant(logits)).numpy()

@@ -16,14 +16,14 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from shared.api.permissions import EQUIVALENT_PERMISSIONS
-from shared.api.quotas import Bucket
-from shared.api.request import Service
-from shared.memory.access import MemoryAccess
-from shared.wiring import api as wiring
 from tests.integration.api.discovery import faults
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.api.permissions import EQUIVALENT_PERMISSIONS
+from trainmaster.api.quotas import Bucket
+from trainmaster.api.request import Service
+from trainmaster.memory.access import MemoryAccess
+from trainmaster.wiring import api as wiring
 
 PROJECT = "my-project"
 JOBS = f"/v1/projects/{PROJECT}/jobs"

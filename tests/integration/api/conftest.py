@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from shared.memory.access import MemoryAccess
 from tests.integration.api.client import TOKENS, Api, an_app
 from tests.integration.api.served import Gcloud, serving
 from tests.support.world import World
+from trainmaster.memory.access import MemoryAccess
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import Any
 
 from werkzeug.serving import make_server
 
-from emulators.browser_guard import BrowserGuard
 from tests.integration.api.client import OWNER, PROJECT
 from tests.support.gcloud import gcloud_environment
 from tests.support.serving import serving as served
+from trainmaster_emulators.browser_guard import BrowserGuard
 
 
 @contextmanager

@@ -7,13 +7,6 @@ import logging
 
 import pytest
 
-from shared.api.cached_access import ENTRIES_MAX, GRANTED_S, UNKNOWN_S, CachedAccess
-from shared.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT, TUNING_GET
-from shared.api.routes import ROUTES
-from shared.errors import TemporaryError
-from shared.memory.access import MemoryAccess
-from shared.messaging import push
-from shared.ports import CallersProjectError, UnknownTokenError
 from tests.integration.api.client import (
     ACCOUNT,
     CUSTOM_JOBS,
@@ -29,6 +22,13 @@ from tests.integration.api.client import (
 from tests.integration.api.test_custom_jobs import POOLS
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.api.cached_access import ENTRIES_MAX, GRANTED_S, UNKNOWN_S, CachedAccess
+from trainmaster.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT, TUNING_GET
+from trainmaster.api.routes import ROUTES
+from trainmaster.errors import TemporaryError
+from trainmaster.memory.access import MemoryAccess
+from trainmaster.messaging import push
+from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 CALLS = [
     ("POST", JOBS, CREATE),
@@ -106,7 +106,7 @@ def test_call_without_token_is_unauthenticated(api: Api, token: str | None) -> N
 def test_unknown_token_is_unauthenticated_and_never_logged(
     api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("shared"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("trainmaster"), "propagate", True)
     with caplog.at_level(logging.DEBUG):
         error = api.send_refused("GET", f"{JOBS}/digits_1", token="ya29.an-expired-access-token")
         api.create()
@@ -279,7 +279,7 @@ def test_every_caller_may_use_the_default_service_account(api: Api) -> None:
 def test_unexpected_exception_is_internal_error_and_logged(
     api: Api, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("shared"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("trainmaster"), "propagate", True)
     monkeypatch.setattr(world.store, "load", lambda *_, **__: 1 / 0)
     error = api.send_refused("GET", f"{JOBS}/digits_1")
     assert error == {"code": 500, "message": "Internal error encountered.", "status": "INTERNAL"}

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.core.ledger import fold
-from shared.jobspec.formats.base_model import nested_models
-from shared.jobspec.formats.vertex import CustomJobSpec
-from shared.memory.access import MemoryAccess
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, TOKENS, Api, an_app
 from tests.integration.api.test_custom_jobs import POOLS
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from tests.unit.jobspec.test_any_document import ANYTHING, PLAUSIBLE
 from tests.unit.jobspec.test_any_document import CUSTOM_JOBS as PLAUSIBLE_CUSTOM_JOBS
+from trainmaster.core.ledger import fold
+from trainmaster.jobspec.formats.base_model import nested_models
+from trainmaster.jobspec.formats.vertex import CustomJobSpec
+from trainmaster.memory.access import MemoryAccess
 
 VALID_JOB: dict[str, Any] = {"jobId": "digits_1", **a_spec()}
 SPEC: dict[str, Any] = VALID_JOB["trainingInput"]

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from shared.api import enum_numbers
-from shared.core.model.job import public_id
-from shared.core.model.vm_names import vm_name
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, PROJECT, Api
 from tests.integration.api.discovery import document
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
+from trainmaster.api import enum_numbers
+from trainmaster.core.model.job import public_id
+from trainmaster.core.model.vm_names import vm_name
 
 GCLOUD = "gcloud/528.0.0 command/gcloud.ai.custom-jobs.create invocation-id/{} environment/None"
 PACKAGE = {

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.job import Label
-from shared.core.reporting.submission_origin import describe_origin
-from shared.errors import TemporaryError
 from tests.integration.api.client import JOBS, OWNER, Api, quota_error
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
+from trainmaster.core.model.job import Label
+from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.errors import TemporaryError
 
 GCLOUD = "gcloud/528.0.0 command/gcloud.ai-platform.jobs.submit.training invocation-id/{} environment/None"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.api import list_filter, paging
-from shared.api.errors import ApiError
 from tests.integration.api.client import JOBS, Api
 from tests.support.world import World
+from trainmaster.api import list_filter, paging
+from trainmaster.api.errors import ApiError
 
 JOB = {
     "jobId": "rnn_7",

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.core.model.tuning import Algorithm, StoppingRule
 from tests.integration.api.served import Gcloud
 from tests.support.world import World
+from trainmaster.core.model.tuning import Algorithm, StoppingRule
 
 pytestmark = pytest.mark.slow
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.api.permissions import CREATE, PIPELINE_CREATE, TUNING_CREATE
-from shared.core.intake.named_resources import AllowedResources, ResourceKind
-from shared.memory.access import MemoryAccess
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, PIPELINES, TUNING_JOBS, Api, an_app
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from tests.unit.security.test_acting_for_others import JOBS as NAMING_JOBS
 from tests.unit.security.test_acting_for_others import KEY, NETWORK, in_extension, in_training_input
+from trainmaster.api.permissions import CREATE, PIPELINE_CREATE, TUNING_CREATE
+from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind
+from trainmaster.memory.access import MemoryAccess
 
 VERTEX_COLLECTIONS = {"jobSpec": CUSTOM_JOBS, "trainingTaskInputs": PIPELINES, "trialJobSpec": TUNING_JOBS}
 """A field that only documents of this collection have."""

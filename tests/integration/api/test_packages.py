@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shared.memory.objects import MemoryObjects
-from shared.wiring import core_services, intake_deps
 from tests.integration.api.client import JOBS, Api
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.wiring import core_services, intake_deps
 
 TRAINER = "gs://bucket/trainer-0.1.tar.gz"
 

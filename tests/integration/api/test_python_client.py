@@ -11,11 +11,11 @@ from google.oauth2.credentials import Credentials
 from googleapiclient import discovery
 from googleapiclient.errors import HttpError
 
-from shared.memory.access import MemoryAccess
 from tests.integration.api.client import OWNER, PROJECT, UNPRIVILEGED, VIEWER, an_app
 from tests.integration.api.served import serving
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
+from trainmaster.memory.access import MemoryAccess
 
 PARENT = f"projects/{PROJECT}"
 

@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
-from shared.api.quotas import MINUTE_S, Bucket
-from shared.memory.access import MemoryAccess
-from shared.wiring import api as wiring
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, UNPRIVILEGED, VIEWER, Api, an_app, quota_error
 from tests.integration.api.test_custom_jobs import BODY
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.api.quotas import MINUTE_S, Bucket
+from trainmaster.memory.access import MemoryAccess
+from trainmaster.wiring import api as wiring
 
 UNKNOWN = "ya29.an-expired-access-token"
 

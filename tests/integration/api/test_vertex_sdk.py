@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.job import JobState
-from shared.memory.access import MemoryAccess
 from tests.integration.api.client import OWNER, TOKENS, VIEWER, an_app
 from tests.integration.api.served import serving
 from tests.support.world import World
+from trainmaster.core.model.job import JobState
+from trainmaster.memory.access import MemoryAccess
 
 ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".images" / "aiplatform" / "bin" / "python"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.model.job import JobState, Label
-from shared.core.model.plan import Accelerator, TaskGroup, Tpu
-from shared.core.model.replica_id import TaskType
-from shared.jobspec.catalog.machine_types import LEGACY_MACHINES
-from shared.presentation.job_view import etag, job_view, service_view
-from shared.presentation.ml_units import consumed_ml_units, ml_units_per_hour, usage
-from shared.presentation.price import Price
 from tests.integration.api.discovery import faults
 from tests.support.jobs import START, a_job, a_plan, at
+from trainmaster.core.model.job import JobState, Label
+from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
+from trainmaster.presentation.job_view import etag, job_view, service_view
+from trainmaster.presentation.ml_units import consumed_ml_units, ml_units_per_hour, usage
+from trainmaster.presentation.price import Price
 
 
 def group(machine_type: str, count: int = 1, accelerator: Accelerator | None = None) -> TaskGroup:

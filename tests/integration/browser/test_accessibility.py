@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import Browser
 
-from shared.ports.metrics import Metric
 from tests.support.console_browser import (
     JOB_PATHS,
     Scheme,
@@ -23,6 +22,7 @@ from tests.support.console_browser import (
 )
 from tests.support.console_site import Site
 from tests.support.world import World
+from trainmaster.ports.metrics import Metric
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

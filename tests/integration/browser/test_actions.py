@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
-from shared.core.model.job import JobState
 from tests.support.console_browser import failed_world, opened, running_world
 from tests.support.console_site import READ_ONLY
+from trainmaster.core.model.job import JobState
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

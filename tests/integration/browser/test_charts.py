@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import Browser, Page
 
-from shared.ports.metrics import Metric
 from tests.support.console_browser import barriers, opened, running_world
 from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0
+from trainmaster.ports.metrics import Metric
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -9,13 +9,13 @@ import pytest
 from playwright.sync_api import Browser, Page
 from typer.testing import CliRunner
 
-from cli.main import app
-from shared.core.events import ReplicaExited
-from shared.core.ledger import LedgerEntry
-from shared.settings import settings
 from tests.support.console_browser import failed_world, opened, running_world
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
+from trainmaster.cli.main import app
+from trainmaster.core.events import ReplicaExited
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.settings import settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -29,7 +29,7 @@ def why(monkeypatch: pytest.MonkeyPatch) -> Iterator[Why]:
     settings.cache_clear()
 
     def run(world: World, *options: str) -> list[str]:
-        monkeypatch.setattr("cli.why.open_store", lambda: world.store)
+        monkeypatch.setattr("trainmaster.cli.why.open_store", lambda: world.store)
         result = CliRunner().invoke(app, ["why", world.job_id, *filter(None, options)])
         assert result.exit_code == 0, result.output
         return result.stdout.splitlines()

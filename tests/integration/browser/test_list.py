@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 from playwright.sync_api import Browser, Page
 
-from shared.console.pages.job_filters import SIZE
-from shared.core.model.job import Job, JobState
-from shared.flows.user_requests import cancel_job
 from tests.support.console_browser import UPDATE_MS, has_only_rows_in_tables, opened
 from tests.support.job_lists import USERS, add_job, world_of_jobs
+from trainmaster.console.pages.job_filters import SIZE
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.flows.user_requests import cancel_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

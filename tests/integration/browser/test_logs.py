@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page
 
-from shared.console.pages.log_window import FOLLOWED_MAX, LINES_MAX
 from tests.support.console_browser import barriers, has_only_rows_in_tables, log_entry, opened, running_world
 from tests.support.console_site import Site
+from trainmaster.console.pages.log_window import FOLLOWED_MAX, LINES_MAX
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 import pytest
 from playwright.sync_api import Browser, Page
 
-from shared.console.durations import duration_words
-from shared.console.svg import LABEL_WIDTH, WIDTH
-from shared.console.timeline import LANES_MAX, MarkKind, read_timeline
-from shared.core.reporting.phases import Span, replica_spans
 from tests.support.console_browser import large_world, opened, running_world
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
+from trainmaster.console.durations import duration_words
+from trainmaster.console.svg import LABEL_WIDTH, WIDTH
+from trainmaster.console.timeline import LANES_MAX, MarkKind, read_timeline
+from trainmaster.core.reporting.phases import Span, replica_spans
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

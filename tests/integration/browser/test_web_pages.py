@@ -24,12 +24,12 @@ import psutil
 import pytest
 from playwright.sync_api import BrowserContext, Error, sync_playwright
 
-from emulators.services import grpc_gate, http_gate, storage_gate
-from emulators.stack import processes
-from emulators.stack.loopback import CallError, call
-from emulators.stack.state import StackConfig
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack
+from trainmaster_emulators.services import grpc_gate, http_gate, storage_gate
+from trainmaster_emulators.stack import processes
+from trainmaster_emulators.stack.loopback import CallError, call
+from trainmaster_emulators.stack.state import StackConfig
 
 pytestmark = [pytest.mark.emulator, pytest.mark.heavy, pytest.mark.timeout(600)]
 """`make test` covers the guard of each server in tests/integration/stack/test_browser_guard.py."""

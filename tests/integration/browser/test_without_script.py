@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
-from shared.core.model.job import JobState
 from tests.support.console_browser import log_entry, opened, running_world
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.core.model.job import JobState
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from shared import settings
-from shared.errors import PermanentError
-from shared.flows import submit
-from shared.flows.record import Deps
-from shared.gcp.log_entries import LogEntries
-from shared.memory.bus import MemoryBus
-from shared.memory.objects import MemoryObjects
-from shared.memory.store import MemoryStore
-from shared.messaging import topics
-from shared.wiring import core_services, log_reader, objects
 from tests.integration.logging.cloud import PROJECT, Cloud
+from trainmaster import settings
+from trainmaster.cli.main import app
+from trainmaster.errors import PermanentError
+from trainmaster.flows import submit
+from trainmaster.flows.record import Deps
+from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import topics
+from trainmaster.wiring import core_services, log_reader, objects
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ import pytest
 from google.api_core.exceptions import Forbidden
 from typer.testing import CliRunner
 
-from cli.console import start
-from cli.main import app
-from shared.errors import PermanentError
-from shared.flows import submit
-from shared.wiring import log_reader
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import WORKER_0, a_spec
 from tests.support.serving import serving
 from tests.support.world import World
+from trainmaster.cli.console import start
+from trainmaster.cli.main import app
+from trainmaster.errors import PermanentError
+from trainmaster.flows import submit
+from trainmaster.wiring import log_reader
 
 
 def test_printed_address_signs_in_once_and_shows_jobs_and_their_logs(installation: Installation) -> None:
@@ -73,10 +73,10 @@ def test_describe_shows_machine_time_by_phase_and_a_link_to_the_console(monkeypa
     world.wait(3600)
     world.kill(WORKER_0)
     world.deliver()
-    monkeypatch.setattr("cli.jobs.open_store", lambda: world.store)
+    monkeypatch.setattr("trainmaster.cli.jobs.open_store", lambda: world.store)
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     monkeypatch.setenv("TRAINMASTER_CONSOLE_ADDRESS", "https://console.example.com/")
-    from shared.settings import settings
+    from trainmaster.settings import settings
 
     settings.cache_clear()
     try:

@@ -10,18 +10,18 @@ from datetime import datetime
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from emulators.billing.server import BillingServer
-from emulators.rest.server import listen
-from shared.cost.checkpoint_times import CheckpointTimes
-from shared.memory.objects import MemoryObjects
-from shared.settings import settings
-from shared.wiring import objects as object_wiring
-from shared.wiring import price_list as price_wiring
-from shared.wiring import prices as cost_wiring
 from tests.support.cost_jobs import a_job_with_three_losses, start
 from tests.support.serving import serving
 from tests.support.world import World
+from trainmaster.cli.main import app
+from trainmaster.cost.checkpoint_times import CheckpointTimes
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.settings import settings
+from trainmaster.wiring import objects as object_wiring
+from trainmaster.wiring import price_list as price_wiring
+from trainmaster.wiring import prices as cost_wiring
+from trainmaster_emulators.billing.server import BillingServer
+from trainmaster_emulators.rest.server import listen
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
             return world.now
 
-    for module in ("cli.jobs", "cli.advise"):
+    for module in ("trainmaster.cli.jobs", "trainmaster.cli.advise"):
         monkeypatch.setattr(f"{module}.open_store", lambda: world.store)
         monkeypatch.setattr(f"{module}.datetime", WorldTime)
 
@@ -130,8 +130,8 @@ def test_invalid_price_list_does_not_break_describe(bucket: MemoryObjects, monke
 def test_advice_of_a_job_with_enough_data_has_figures(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
     run("prices", "update")
     use(a_job_with_three_losses(bucket, every_s=3000), monkeypatch)
-    monkeypatch.setattr("cli.advise.RUNS_MIN", 3)
-    monkeypatch.setattr("cli.advise.RUNS_MAX", 3)
+    monkeypatch.setattr("trainmaster.cli.advise.RUNS_MIN", 3)
+    monkeypatch.setattr("trainmaster.cli.advise.RUNS_MAX", 3)
     lines = run("jobs", "advise", "digits_1", "--save-time", "30s").stdout.splitlines()
     advice = {line.partition(": ")[0]: line.partition(": ")[2] for line in lines}
     assert advice["measured"].startswith("3 interruptions in 12.")

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from emulators.services.pubsub import PubSub
-from shared.errors import PermanentError
-from shared.messaging import topics
-from shared.settings import settings
+from trainmaster.cli.main import app
+from trainmaster.errors import PermanentError
+from trainmaster.messaging import topics
+from trainmaster.settings import settings
+from trainmaster_emulators.services.pubsub import PubSub
 
 REASON = {"function": "submit", "reason": "no job digits_1", "message_id": "17", "keep": "me"}
 

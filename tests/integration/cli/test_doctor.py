@@ -16,23 +16,23 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.doctor.function_checks import FUNCTIONS
-from cli.doctor.sample_events import SAMPLE_EVENTS
-from cli.doctor.topic_checks import EVENT_TOPICS
-from cli.main import app
-from emulators.services import iam, pubsub, storage
-from emulators.stack import state
-from emulators.stack.loopback import call
-from shared.errors import PermanentError
-from shared.gcp import inspection
-from shared.gcp.clients import TOKEN_FILE, firestore_client
-from shared.gcp.inspection import Endpoints
-from shared.messaging import agent_messages, google_events, topics
-from shared.ports import Orphan
-from shared.settings import settings
-from shared.wiring import core_services
 from tests.integration.cli.fake_google import FakeGoogle
 from tests.support.serving import serving
+from trainmaster.cli.doctor.function_checks import FUNCTIONS
+from trainmaster.cli.doctor.sample_events import SAMPLE_EVENTS
+from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
+from trainmaster.cli.main import app
+from trainmaster.errors import PermanentError
+from trainmaster.gcp import inspection
+from trainmaster.gcp.clients import TOKEN_FILE, firestore_client
+from trainmaster.gcp.inspection import Endpoints
+from trainmaster.messaging import agent_messages, google_events, topics
+from trainmaster.ports import Orphan
+from trainmaster.settings import settings
+from trainmaster.wiring import core_services
+from trainmaster_emulators.services import iam, pubsub, storage
+from trainmaster_emulators.stack import state
+from trainmaster_emulators.stack.loopback import call
 
 REGION = "us-central1"
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.doctor.findings import Finding, Status
-from cli.doctor.function_checks import FUNCTIONS, check_functions
-from cli.doctor.policy_checks import SERVICES
-from cli.doctor.quota_checks import FIRST_JOB
-from cli.main import app
-from emulators.services import iam
-from emulators.stack.state import ROOT
-from shared.gcp import inspection
-from shared.gcp.clients import TOKEN_FILE
-from shared.gcp.inspection import Endpoints, Inspection
-from shared.gcp.project_access import ProjectAccess
-from shared.jobspec import accept, parse_document
-from shared.settings import settings
 from tests.integration.cli.fake_google import FakeGoogle
+from trainmaster.cli.doctor.findings import Finding, Status
+from trainmaster.cli.doctor.function_checks import FUNCTIONS, check_functions
+from trainmaster.cli.doctor.policy_checks import SERVICES
+from trainmaster.cli.doctor.quota_checks import FIRST_JOB
+from trainmaster.cli.main import app
+from trainmaster.gcp import inspection
+from trainmaster.gcp.clients import TOKEN_FILE
+from trainmaster.gcp.inspection import Endpoints, Inspection
+from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.jobspec import accept, parse_document
+from trainmaster.settings import settings
+from trainmaster_emulators.services import iam
+from trainmaster_emulators.stack.state import ROOT
 
 PROJECT, REGION = "my-project", "us-central1"
 
@@ -68,7 +68,7 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyPr
         monkeypatch.setenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", "worker")
         endpoints = Endpoints(*[endpoint] * len(Endpoints.__dataclass_fields__))
         monkeypatch.setattr(inspection, "GOOGLE", endpoints)
-        monkeypatch.setattr("cli.doctor.checks.GOOGLE", endpoints)
+        monkeypatch.setattr("trainmaster.cli.doctor.checks.GOOGLE", endpoints)
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
         settings.cache_clear()
         yield EmptyProject(google, endpoint)

@@ -7,9 +7,9 @@ import shlex
 
 import pytest
 
-from emulators.stack.state import ROOT
-from shared.core.model.job import JobState
 from tests.integration.cli.conftest import Installation
+from trainmaster.core.model.job import JobState
+from trainmaster_emulators.stack.state import ROOT
 
 VALUES = {"var.project": "my-project", "google_storage_bucket.this.name": "the-bucket"}
 REGION = "europe-west4"

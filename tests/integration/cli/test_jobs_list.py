@@ -8,16 +8,16 @@ from datetime import timedelta
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from shared.flows import submit
 from tests.support.jobs import START
 from tests.support.world import World
+from trainmaster.cli.main import app
+from trainmaster.flows import submit
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr("cli.jobs.open_store", lambda: world.store)
+    monkeypatch.setattr("trainmaster.cli.jobs.open_store", lambda: world.store)
     for number in range(5):
         world.now = START + timedelta(seconds=number)
         world.job_id = f"job_{number}"

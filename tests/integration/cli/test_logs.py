@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.logs import follow_log, has_ended, history_end, with_retries
-from shared.core.model.job import CUSTOM_JOB_PREFIX
-from shared.errors import PermanentError, TemporaryError
-from shared.memory.store import MemoryStore
-from shared.ports import Loaded
-from shared.presentation.log_reader import DELAY_MAX_S, LogLine, LogReader
 from tests.integration.cli.conftest import Installation
 from tests.integration.logging.cloud import an_entry
 from tests.support.jobs import a_spec
+from trainmaster.cli.logs import follow_log, has_ended, history_end, with_retries
+from trainmaster.core.model.job import CUSTOM_JOB_PREFIX
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.memory.store import MemoryStore
+from trainmaster.ports import Loaded
+from trainmaster.presentation.log_reader import DELAY_MAX_S, LogLine, LogReader
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_log_is_complete_soon_after_the_end_of_its_job(logged: Installation) -> 
 
 
 def test_follow_continues_after_the_end_until_no_more_lines_arrive(logged: Installation) -> None:
-    from shared.wiring.log_reader import log_entries
+    from trainmaster.wiring.log_reader import log_entries
 
     shown: list[LogLine] = []
     polls: list[float] = []
@@ -114,7 +114,7 @@ def test_logs_of_custom_job_are_found_by_its_public_id(installation: Installatio
 def test_follow_retries_transient_errors_and_stops_at_permanent_ones(
     logged: Installation, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from shared.wiring.log_reader import log_entries
+    from trainmaster.wiring.log_reader import log_entries
 
     errors: list[Exception] = [TemporaryError(text) for text in ("reset", "slow down", "down")]
     shown: list[LogLine] = []

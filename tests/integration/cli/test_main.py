@@ -17,13 +17,13 @@ from google.api_core.exceptions import PermissionDenied
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from typer.testing import CliRunner
 
-from cli import jobs, main
-from cli.installation import LOCAL_EXTRA_MISSING
-from shared import settings
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp.user_errors import explain
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
+from trainmaster import settings
+from trainmaster.cli import jobs, main
+from trainmaster.cli.installation import LOCAL_EXTRA_MISSING
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.user_errors import explain
 
 REFUSED = (
     "Google Cloud refused the request: Missing or insufficient permissions. "
@@ -60,7 +60,9 @@ def test_list_of_commands_names_every_command() -> None:
 
 
 def test_commands_other_than_local_import_no_emulators() -> None:
-    program = "import sys; from cli.main import app; print([name for name in sys.modules if 'emulators' in name])"
+    program = (
+        "import sys; from trainmaster.cli.main import app; print([name for name in sys.modules if 'emulators' in name])"
+    )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
@@ -148,7 +150,7 @@ def test_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_local_without_its_extra_names_the_extra(run_main: RunMain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cli.local.commands", None)  # importing it raises ModuleNotFoundError
+    monkeypatch.setitem(sys.modules, "trainmaster.cli.local.commands", None)  # importing it raises ModuleNotFoundError
     assert run_main("local", "up", "--detach") == (1, f"trainmaster: {LOCAL_EXTRA_MISSING}\n")
 
 

@@ -23,25 +23,25 @@ import pytest
 from typer.testing import CliRunner
 from werkzeug.serving import make_server
 
-from cli.doctor.topic_checks import EVENT_TOPICS
-from cli.main import app
-from emulators.services import pubsub
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.tuning import trial_id
-from shared.errors import PermanentError
-from shared.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
-from shared.gcp.dead_letter_box import DeadLetter, DeadLetterBox
-from shared.gcp.pubsub_bus import PubsubBus
-from shared.memory.fleet import MemoryFleet
-from shared.memory.objects import MemoryObjects
-from shared.memory.store import MemoryStore
-from shared.messaging import topics
-from shared.settings import settings
-from shared.wiring import core_services, fleet, intake_deps, objects, suggester
 from tests.support.jobs import CHIEF, WORKER_0, a_spec, a_tuning_spec
 from tests.support.stack import eventually
 from tests.support.world import World
+from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
+from trainmaster.cli.main import app
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.tuning import trial_id
+from trainmaster.errors import PermanentError
+from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
+from trainmaster.gcp.dead_letter_box import DeadLetter, DeadLetterBox
+from trainmaster.gcp.pubsub_bus import PubsubBus
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import topics
+from trainmaster.settings import settings
+from trainmaster.wiring import core_services, fleet, intake_deps, objects, suggester
+from trainmaster_emulators.services import pubsub
 
 FUNCTIONS: Final = Path(__file__).parents[3] / "functions"
 FLOWS: Final = (upload, submit, vm_ready, replica_exit, maintenance, provision, sweep, tune)

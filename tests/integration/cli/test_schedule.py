@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.core.intake.job_id_template import at_time
-from shared.errors import PermanentError
-from shared.flows import submit
-from shared.gcp.scheduler import CloudScheduler, api_call, publication, scheduler_job
-from shared.messaging import push
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
 from tests.support.serving import serving
 from tests.support.world import World
+from trainmaster.core.intake.job_id_template import at_time
+from trainmaster.errors import PermanentError
+from trainmaster.flows import submit
+from trainmaster.gcp.scheduler import CloudScheduler, api_call, publication, scheduler_job
+from trainmaster.messaging import push
 
 DISCOVERED = "discovery_cache/documents/cloudscheduler.v1.json"
 ACCOUNT = "nightly@my-project.iam.gserviceaccount.com"

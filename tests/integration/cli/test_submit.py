@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from cli import package_staging
-from cli.gcloud_flags import Flags, apply_flags
-from shared.core.events import CancelRequested
-from shared.errors import PermanentError
-from shared.flows.record import record
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import START, a_spec
 from tests.support.serving import serving
+from trainmaster.cli import package_staging
+from trainmaster.cli.gcloud_flags import Flags, apply_flags
+from trainmaster.core.events import CancelRequested
+from trainmaster.errors import PermanentError
+from trainmaster.flows.record import record
 
 SPEC = """
 labels: {team: vision}
@@ -261,7 +261,7 @@ def test_cancel_may_be_repeated_but_needs_a_job(installation: Installation, tmp_
 
 
 def test_job_ids_are_completed(installation: Installation, tmp_path: Path) -> None:
-    from cli.options import complete_job_id
+    from trainmaster.cli.options import complete_job_id
 
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump({"jobId": "digits_1", **a_spec()}))

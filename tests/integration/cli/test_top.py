@@ -9,17 +9,17 @@ from io import StringIO
 import pytest
 from rich import console as rich_console
 
-from cli import top as module
-from cli.top import notes, use_view, watch
-from shared.errors import PermanentError, TemporaryError
-from shared.flows.user_requests import cancel_job
-from shared.ports.metrics import Metric, MetricsDeniedError
-from shared.presentation.utilization import read_latest
-from shared.wiring import metrics as wiring
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
 from tests.support.metrics import FakeMetrics
 from tests.support.world import World
+from trainmaster.cli import top as module
+from trainmaster.cli.top import notes, use_view, watch
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows.user_requests import cancel_job
+from trainmaster.ports.metrics import Metric, MetricsDeniedError
+from trainmaster.presentation.utilization import read_latest
+from trainmaster.wiring import metrics as wiring
 
 
 @pytest.fixture

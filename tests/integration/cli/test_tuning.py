@@ -8,15 +8,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cli import wait
-from cli.main import app
 from tests.support.study import STUDY, Study, run_whole_study
+from trainmaster.cli import wait
+from trainmaster.cli.main import app
 
 
 @pytest.fixture
 def study(monkeypatch: pytest.MonkeyPatch) -> Study:
     study = Study()
-    for command in ("cli.why.open_store", "cli.jobs.open_store"):
+    for command in ("trainmaster.cli.why.open_store", "trainmaster.cli.jobs.open_store"):
         monkeypatch.setattr(command, lambda: study.store)
     monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
     return study

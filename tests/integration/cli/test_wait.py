@@ -9,14 +9,14 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cli.wait import exit_status, job_table, wait
-from shared.core.model.job import State
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.errors import PermanentError, TemporaryError
-from shared.memory.store import MemoryStore
-from shared.ports import Loaded
-from shared.presentation.price import Price
 from tests.support.world import World
+from trainmaster.cli.wait import exit_status, job_table, wait
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.memory.store import MemoryStore
+from trainmaster.ports import Loaded
+from trainmaster.presentation.price import Price
 
 PRICE = Price(0.49, "USD")
 CHIEF, WORKER = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0)

@@ -43,7 +43,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def trainmaster(stack: LocalStack, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return stack.run(sys.executable, "-m", "cli.main", *arguments, timeout_s=240)
+    return stack.run(sys.executable, "-m", "trainmaster.cli.main", *arguments, timeout_s=240)
 
 
 def submit(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.cli.main import app
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 GOOGLE = "does not have enough resources available"
@@ -16,8 +16,8 @@ GOOGLE = "does not have enough resources available"
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr("cli.why.open_store", lambda: world.store)
-    monkeypatch.setattr("cli.why.admission_limits", lambda: world.limits)
+    monkeypatch.setattr("trainmaster.cli.why.open_store", lambda: world.store)
+    monkeypatch.setattr("trainmaster.cli.why.admission_limits", lambda: world.limits)
     return world
 
 

@@ -13,11 +13,6 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.core.model.job import JobState
-from shared.errors import PermanentError
-from shared.memory.access import MemoryAccess
-from shared.memory.objects import MemoryObjects
-from shared.wiring import objects
 from tests.integration.api.client import OWNER, PROJECT, TOKENS, VIEWER, an_app
 from tests.integration.api.served import serving
 from tests.integration.api.test_custom_jobs import BODY
@@ -25,6 +20,11 @@ from tests.integration.logging.cloud import Cloud
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
 from trainmaster import Client, JobFailedError, package_folder
+from trainmaster.core.model.job import JobState
+from trainmaster.errors import PermanentError
+from trainmaster.memory.access import MemoryAccess
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.wiring import objects
 
 MANIFESTS = Path(__file__).parents[2] / "unit" / "jobspec" / "manifests"
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.tuning import TrialState
 from tests.integration.api.client import JOBS, TUNING_JOBS, Api
 from tests.integration.api.conftest import access, api
 from tests.integration.api.test_tuning_jobs import a_body
 from tests.support.jobs import a_tuning_spec
 from tests.support.study import STUDY, Study
 from trainmaster import Trial
-from trainmaster.job import Job, job_of
+from trainmaster.client.job import Job, job_of
+from trainmaster.core.model.tuning import TrialState
 
 __all__ = ["access", "api"]
 

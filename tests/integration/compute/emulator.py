@@ -22,7 +22,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
 
-from emulators.compute.powered_vm import MARKER
+from trainmaster_emulators.compute.powered_vm import MARKER
 
 PROJECT = "compute-tests"
 ZONE = "us-central1-a"
@@ -136,7 +136,7 @@ def eventually(condition: Callable[[], object], within_s: float = 60.0) -> None:
 
 @contextmanager
 def running_emulator(
-    state_dir: Path, *options: str, pubsub: str = "", program: Sequence[str] = ("-m", "emulators.compute")
+    state_dir: Path, *options: str, pubsub: str = "", program: Sequence[str] = ("-m", "trainmaster_emulators.compute")
 ) -> Iterator[Emulator]:
     """Run an emulator for the length of the block. `pubsub`: `host:port`, for `--system-events-topic`."""
     with socket.socket() as free:

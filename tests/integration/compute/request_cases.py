@@ -16,19 +16,19 @@ from typing import Any, Final
 
 from google.cloud import compute_v1
 
-from shared.core.model.job import Job
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.desired import desired_vms
-from shared.core.reconcile.plan import vm_steps
-from shared.core.reconcile.steps import Create
-from shared.flows.intake import new_job
-from shared.gcp.compute_fleet.properties import resource
-from shared.gcp.vm_defaults import VmDefaults
-from shared.jobspec import accept
-from shared.jobspec.catalog.machine_types import LEGACY_MACHINES
 from tests.support.jobs import START
 from tests.unit.jobspec.bodies import custom, gpus, job
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.reconcile.desired import desired_vms
+from trainmaster.core.reconcile.plan import vm_steps
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.flows.intake import new_job
+from trainmaster.gcp.compute_fleet.properties import resource
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.jobspec import accept
+from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 DEFAULTS: Final = VmDefaults("p", "workers@p.iam.gserviceaccount.com", "global/networks/default", "")

@@ -8,8 +8,8 @@ import pytest
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
-from emulators.compute.account_gate import AccountGate
-from emulators.realism.call_access import INFRA, read_refusals
+from trainmaster_emulators.compute.account_gate import AccountGate
+from trainmaster_emulators.realism.call_access import INFRA, read_refusals
 
 INSTANCE = "/compute/v1/projects/p/zones/us-central1-a/instances/1"
 

@@ -10,17 +10,17 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from shared.core.model.job import Job
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import vm_name
-from shared.gcp.compute_fleet import operations as compute_operations
-from shared.gcp.compute_fleet.errors import FLEET_CHANGE, problem_of
-from shared.gcp.compute_fleet.hardware import scheduling
-from shared.gcp.compute_fleet.placement import Placements, policy_name
-from shared.gcp.compute_fleet.properties import resource
-from shared.gcp.vm_defaults import VmDefaults
 from tests.contract.fleets import a_create
 from tests.support.jobs import a_job, a_plan
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.gcp.compute_fleet import operations as compute_operations
+from trainmaster.gcp.compute_fleet.errors import FLEET_CHANGE, problem_of
+from trainmaster.gcp.compute_fleet.hardware import scheduling
+from trainmaster.gcp.compute_fleet.placement import Placements, policy_name
+from trainmaster.gcp.compute_fleet.properties import resource
+from trainmaster.gcp.vm_defaults import VmDefaults
 
 DAY_S = 24 * 3600
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 from google.cloud import compute_v1
 
-from emulators.compute.catalog import Catalog, Links
-from emulators.compute.operations import OperationStore
-from emulators.compute.properties import Properties, parse_properties
-from emulators.compute.resource_policies import PolicyStore
-from shared.core.model.job import Label
-from shared.core.model.label_rules import LABELS_MAX
-from shared.jobspec import InvalidJob
-from shared.jobspec.catalog.regions import REGION_ZONES
 from tests.integration.compute.request_cases import GOLDEN, MINIMAL, THEMES, Case, differences, minimal_request
 from tests.unit.jobspec.machine_requests import machine_requests
+from trainmaster.core.model.job import Label
+from trainmaster.core.model.label_rules import LABELS_MAX
+from trainmaster.jobspec import InvalidJob
+from trainmaster.jobspec.catalog.regions import REGION_ZONES
+from trainmaster_emulators.compute.catalog import Catalog, Links
+from trainmaster_emulators.compute.operations import OperationStore
+from trainmaster_emulators.compute.properties import Properties, parse_properties
+from trainmaster_emulators.compute.resource_policies import PolicyStore
 
 ZONE = "us-central1-a"
 CASES = [(theme, name) for theme, cases in THEMES.items() for name in cases]

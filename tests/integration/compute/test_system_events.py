@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from emulators.compute.__main__ import parse_arguments
-from emulators.services.pubsub import PubSub
-from shared.core.intake.system_events import SystemEvent
-from shared.core.model.vm import LossCause
-from shared.messaging import google_events
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, running_emulator
+from trainmaster.core.intake.system_events import SystemEvent
+from trainmaster.core.model.vm import LossCause
+from trainmaster.messaging import google_events
+from trainmaster_emulators.compute.__main__ import parse_arguments
+from trainmaster_emulators.services.pubsub import PubSub
 
 
 @dataclass

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from emulators.compute.vm_python import create_overlay
 from tests.integration.agent.support.packages import wheel_of
+from trainmaster_emulators.compute.vm_python import create_overlay
 
 NAME = "overlaid_package"
 SCRIPT = f"#!%s/bin/python3\nimport {NAME}; print('script', {NAME}.VERSION)\n"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from google.cloud import compute_v1
 
-from emulators.compute.powered_vm import Disk
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, is_running, running_emulator
+from trainmaster_emulators.compute.powered_vm import Disk
 
 STUBBORN = """
 trap '' TERM

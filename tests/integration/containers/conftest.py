@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulators.stack.state import StackConfig
 from tests.e2e.conftest import lab
 from tests.integration.containers.engine import Engine, missing, running_engine
 from tests.support.stack import LocalStack, local_stack
+from trainmaster_emulators.stack.state import StackConfig
 
 __all__ = ["lab"]
 

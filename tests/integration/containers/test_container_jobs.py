@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from emulators.stack.state import StackConfig
-from shared.core.model.job import JobState
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm_names import vm_name
 from tests.e2e.conftest import Lab, lab_on
 from tests.integration.containers.engine import Engine
 from tests.support.stack import local_stack
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster_emulators.stack.state import StackConfig
 
 pytestmark = [pytest.mark.heavy, pytest.mark.e2e, pytest.mark.timeout(600)]
 

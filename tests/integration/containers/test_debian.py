@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from shared.jobspec.catalog.runtimes import RUNTIMES
-from shared.wiring.agent_archive import AGENT
 from tests.integration.agent.support.cloud import Cloud, Message
 from tests.integration.agent.support.packages import sdist
 from tests.integration.agent.support.vm import Vm
 from tests.integration.containers.engine import PREFIX, Engine
 from tests.support.stack import eventually
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.wiring.agent_archive import AGENT
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emulators.services import firestore
-from emulators.stack import service, stack
-from emulators.stack.backends import BackendKind, require_backend
-from emulators.stack.processes import Ports
-from emulators.stack.state import EMULATORS_VARIABLE, ROOT, StackConfig
 from tests.integration.containers.engine import Engine
 from tests.support.stack import clean_environment, eventually, recording_functions
+from trainmaster_emulators.services import firestore
+from trainmaster_emulators.stack import service, stack
+from trainmaster_emulators.stack.backends import BackendKind, require_backend
+from trainmaster_emulators.stack.processes import Ports
+from trainmaster_emulators.stack.state import EMULATORS_VARIABLE, ROOT, StackConfig
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
 
@@ -57,7 +57,9 @@ def test_container_ends_with_the_process_that_represents_it(engine: Engine, tmp_
     with service.run_alone(emulator, tmp_path / "log", within_s=ENGINE_S):
         assert len(engine.containers(TESTCONTAINERS)) == 1
         (process,) = [
-            child for child in psutil.Process().children() if "emulators.stack.container_service" in child.cmdline()
+            child
+            for child in psutil.Process().children()
+            if "trainmaster_emulators.stack.container_service" in child.cmdline()
         ]
         os.kill(process.pid, signal.SIGKILL)
         eventually(lambda: not engine.containers(TESTCONTAINERS), within_s=ENGINE_S)

@@ -14,8 +14,8 @@ from bench.agents import agents
 from bench.cloud import Emulators
 from bench.gang_job import Gang
 from bench.meter import Meter, attach
-from shared.memory.store import MemoryStore
 from tests.support.counting import Counts, counting_store
+from trainmaster.memory.store import MemoryStore
 
 
 class MemoryMeter(Meter):

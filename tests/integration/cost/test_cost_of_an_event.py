@@ -8,7 +8,7 @@ from bench.agents import agents
 from bench.cloud import Emulators
 from bench.many_jobs import copy_id, running_jobs
 from bench.meter import Meter, attach
-from shared.core.model.replica_id import TaskType
+from trainmaster.core.model.replica_id import TaskType
 
 Cost = tuple[int, int, int, int]
 """Reads, writes, deletes, invocations."""

@@ -23,17 +23,17 @@ from bench.jobs import job_spec
 from infra.bench_cold import memory_mib, send, started
 from infra.cold_events import PROJECT, world
 from infra.stage import stage
-from shared.core.events import ReplicaExited
-from shared.core.model.vm import DirectiveAction
-from shared.flows.record import record
-from shared.gcp import clients
-from shared.gcp.compute_fleet import ComputeFleet
-from shared.gcp.firestore.store import FirestoreStore
-from shared.gcp.vm_defaults import VmDefaults
-from shared.messaging.internal_requests import ProvisionRequest, encode_provision
 from tests.integration.compute.emulator import Emulator, running_emulator
 from tests.support.jobs import CHIEF, an_incarnation
 from tests.support.world import World
+from trainmaster.core.events import ReplicaExited
+from trainmaster.core.model.vm import DirectiveAction
+from trainmaster.flows.record import record
+from trainmaster.gcp import clients
+from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
 
 SIZE: Final = 1_000
 MIB_MAX: Final = 512
@@ -42,8 +42,8 @@ REQUESTS_MAX: Final = 20
 EMULATOR_WITHOUT_PROCESSES: Final = """
 import sys
 from datetime import UTC, datetime
-from emulators.compute.__main__ import main
-from emulators.compute.vm_power import VmPower
+from trainmaster_emulators.compute.__main__ import main
+from trainmaster_emulators.compute.vm_power import VmPower
 
 def on(self, instance, **_):
     instance.started_at = datetime.now(UTC)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from emulators.billing.server import BillingServer
-from emulators.rest.server import listen
-from shared.cost.sku import Sku
-from shared.errors import PermanentError
-from shared.gcp.price_catalogue import SERVICES, PriceCatalogue
 from tests.support.serving import serving
 from tests.unit.cost.price_lists import emulated_skus
+from trainmaster.cost.sku import Sku
+from trainmaster.errors import PermanentError
+from trainmaster.gcp.price_catalogue import SERVICES, PriceCatalogue
+from trainmaster_emulators.billing.server import BillingServer
+from trainmaster_emulators.rest.server import listen
 
 COMPUTE = SERVICES["Compute Engine"]
 

@@ -18,15 +18,15 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cli.local.example_stack import RunningStack
-from cli.local.example_upload import upload
-from cli.local.job_monitor import Report
-from emulators.stack.state import StackConfig
 from examples import package as packages
-from shared.agent.metric.trial_metric import parse_measurements
-from shared.agent.results import Measurement
-from shared.jobspec import accept, parse_document
-from shared.memory.objects import MemoryObjects
+from trainmaster.agent.metric.trial_metric import parse_measurements
+from trainmaster.agent.results import Measurement
+from trainmaster.cli.local.example_stack import RunningStack
+from trainmaster.cli.local.example_upload import upload
+from trainmaster.cli.local.job_monitor import Report
+from trainmaster.jobspec import accept, parse_document
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster_emulators.stack.state import StackConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"

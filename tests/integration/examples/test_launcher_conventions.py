@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.cluster.environment import environment
-from shared.core.cluster.tf_config import Cluster
-from shared.core.model.job import Job
-from shared.core.model.replica_id import TaskType
-from shared.core.model.vm_names import vm_name
-from shared.gcp.addresses import DnsAddresses
-from shared.jobspec import accept, parse_document
 from tests.support.jobs import a_job
+from trainmaster.core.cluster.environment import environment
+from trainmaster.core.cluster.tf_config import Cluster
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.gcp.addresses import DnsAddresses
+from trainmaster.jobspec import accept, parse_document
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 ZONE = "us-central1-a"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.program.tracebacks import parse_traceback
+from trainmaster.agent.program.tracebacks import parse_traceback
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 

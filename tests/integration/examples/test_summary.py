@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from cli.local.example_summary import Phases, print_summary
-from cli.local.job_monitor import Report
-from shared.core.model.job import JobState
-from shared.memory.objects import MemoryObjects
-from shared.memory.store import MemoryStore
 from tests.support.jobs import a_job
+from trainmaster.cli.local.example_summary import Phases, print_summary
+from trainmaster.cli.local.job_monitor import Report
+from trainmaster.core.model.job import JobState
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.store import MemoryStore
 
 HOSTILE = "[/x] [bold]y \x1b[2J\x1b]0;owned\x07"
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from werkzeug.test import Client
 
-from emulators.logging.entries import Entries
-from emulators.logging.server import LoggingServer
-from emulators.rest.server import listen
 from tests.support.serving import serving
+from trainmaster_emulators.logging.entries import Entries
+from trainmaster_emulators.logging.server import LoggingServer
+from trainmaster_emulators.rest.server import listen
 
 PROJECT = "my-project"
 LOG = f"projects/{PROJECT}/logs/trainmaster"

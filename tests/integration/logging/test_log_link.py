@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.presentation.job_view import job_view
 from tests.support.world import World
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.presentation.job_view import job_view
 
 WORKER = ReplicaId(TaskType.WORKER, 0)
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from shared.agent.control.vm_config import IncarnationKey
-from shared.agent.google_http.google_api import GoogleApi
-from shared.agent.google_http.metadata_server import MetadataServer
-from shared.agent.reporting.cloud_log import CloudLog, LogOrigin
-from shared.agent.reporting.log_buffer import LogBuffer
-from shared.agent.reporting.serial_console import Stream
-from shared.core.reporting.job_log import ServiceLine, Severity
-from shared.gcp.job_log import CloudJobLog
-from shared.gcp.log_entries import LogEntries
-from shared.presentation.log_reader import LogReader
 from tests.integration.logging.cloud import LOG, PROJECT, Cloud, an_entry
 from tests.support.jobs import START
+from trainmaster.agent.control.vm_config import IncarnationKey
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
+from trainmaster.agent.reporting.log_buffer import LogBuffer
+from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.core.reporting.job_log import ServiceLine, Severity
+from trainmaster.gcp.job_log import CloudJobLog
+from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.presentation.log_reader import LogReader
 
 
 def vm_entry(text: str, at_s: float, vm: str, task: str = "worker-replica-0") -> dict[str, object]:

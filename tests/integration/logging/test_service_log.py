@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.model.plan import Dialect
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reporting.job_log import ServiceLine, Severity, task_base
-from shared.errors import TemporaryError
-from shared.flows import readiness, submit
-from shared.flows.record import Deps
-from shared.gcp.job_log import CloudJobLog
-from shared.memory.job_log import MemoryJobLog
-from shared.presentation.log_reader import parse_entry
 from tests.integration.logging.cloud import PROJECT, Cloud
 from tests.support.jobs import START, a_spec, a_tuning_spec
 from tests.support.serving import serving
 from tests.support.world import World
+from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.reporting.job_log import ServiceLine, Severity, task_base
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import readiness, submit
+from trainmaster.flows.record import Deps
+from trainmaster.gcp.job_log import CloudJobLog
+from trainmaster.memory.job_log import MemoryJobLog
+from trainmaster.presentation.log_reader import parse_entry
 
 CHIEF = ReplicaId(TaskType.CHIEF, 0)
 WORKER = ReplicaId(TaskType.WORKER, 0)

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.agent.control.vm_config import IncarnationKey
-from shared.agent.google_http.http_call import HttpError
-from shared.agent.reporting import log_buffer
-from shared.agent.reporting.cloud_log import CloudLog, LogOrigin
-from shared.agent.reporting.log_buffer import BATCH_LINES_MAX, LogBuffer
-from shared.agent.reporting.serial_console import Stream
 from tests.integration.logging.cloud import LOG, PROJECT, START_NS, Cloud
+from trainmaster.agent.control.vm_config import IncarnationKey
+from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.reporting import log_buffer
+from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
+from trainmaster.agent.reporting.log_buffer import BATCH_LINES_MAX, LogBuffer
+from trainmaster.agent.reporting.serial_console import Stream
 
 ORIGIN = LogOrigin(LOG, PROJECT, "us-central1", "digits_1", "worker-replica-1", "", "4711")
 

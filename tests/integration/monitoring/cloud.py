@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 
 from werkzeug.test import Client
 
-from emulators.monitoring.series_store import SeriesStore
-from emulators.monitoring.server import MonitoringServer
-from emulators.rest.server import listen
-from emulators.rest.times import SECOND, rfc3339
 from tests.support.serving import serving
+from trainmaster_emulators.monitoring.series_store import SeriesStore
+from trainmaster_emulators.monitoring.server import MonitoringServer
+from trainmaster_emulators.rest.server import listen
+from trainmaster_emulators.rest.times import SECOND, rfc3339
 
 PROJECT = "my-project"
 START = datetime(2026, 11, 21, 3, tzinfo=UTC)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from emulators.rest.times import SECOND, rfc3339
-from shared.agent.utilization.time_series import CPU, GPU
 from tests.integration.agent.support.cloud import Cloud as Google
 from tests.integration.agent.support.vm import Vm
 from tests.integration.monitoring.cloud import PROJECT, Cloud
 from tests.support.stack import eventually
+from trainmaster.agent.utilization.time_series import CPU, GPU
+from trainmaster_emulators.rest.times import SECOND, rfc3339
 
 METRICS = "instance/attributes/trainmaster-metrics"
 BURN = """

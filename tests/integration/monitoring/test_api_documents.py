@@ -10,12 +10,12 @@ from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build_from_document
 from googleapiclient.errors import HttpError
 
-from shared.agent.utilization.averages import Report
-from shared.agent.utilization.time_series import SeriesOrigin, request_body
-from shared.ports.metrics import Metric
 from tests.integration.agent.support.vm import agent_identity
 from tests.integration.api.discovery import document, faults
 from tests.integration.monitoring.cloud import CPU, PROJECT, START_NS, Cloud, a_counter, a_gauge, at
+from trainmaster.agent.utilization.averages import Report
+from trainmaster.agent.utilization.time_series import SeriesOrigin, request_body
+from trainmaster.ports.metrics import Metric
 
 REPORT = Report(cpu=0.5, memory=0.25, gpus={0: 0.9, 1: 0.01}, gpu_memory={0: 0.75}, received=1000, sent=10)
 

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.agent.utilization.averages import Report
-from shared.agent.utilization.time_series import SeriesOrigin, request_body
-from shared.errors import TemporaryError
-from shared.gcp.monitoring_metrics import MonitoringMetrics
-from shared.ports.metrics import Label, Metric, MetricQuery, MetricsDeniedError, Reducer
 from tests.integration.agent.support.vm import FIRST, NAME, agent_identity
 from tests.integration.monitoring.cloud import PROJECT, START, START_NS, Cloud
+from trainmaster.agent.utilization.averages import Report
+from trainmaster.agent.utilization.time_series import SeriesOrigin, request_body
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.monitoring_metrics import MonitoringMetrics
+from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricsDeniedError, Reducer
 
 JOB = "digits_1"
 

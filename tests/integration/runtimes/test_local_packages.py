@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from emulators.stack.runtime_images import STAMP
-from shared.agent.setup import runtime_packages
-from shared.jobspec.catalog.service_packages import SERVICE_PACKAGES
+from trainmaster.agent.setup import runtime_packages
+from trainmaster.jobspec.catalog.service_packages import SERVICE_PACKAGES
+from trainmaster_emulators.stack.runtime_images import STAMP
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ IMAGES = Path(__file__).parents[3] / ".images"
 PROGRAM = """
 import importlib, json, sys
 sys.path.insert(0, sys.argv[2])
-from shared.agent.setup.runtime_packages import is_satisfied
+from trainmaster.agent.setup.runtime_packages import is_satisfied
 packages = json.loads(sys.argv[1])
 failed = {}
 for module, requirement in packages.items():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU
-from shared.jobspec.catalog.runtimes import RUNTIMES, TPU_PYTHON
-from shared.wiring.algorithms_archive import REQUIREMENTS
+from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES, TPU_PYTHON
+from trainmaster.wiring.algorithms_archive import REQUIREMENTS
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 

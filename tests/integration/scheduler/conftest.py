@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from emulators.rest.server import listen
-from emulators.scheduler.clock import Clock
-from emulators.scheduler.dispatch import Dispatcher
-from emulators.scheduler.execution import ScheduledJob
-from emulators.scheduler.job_store import JobStore
-from emulators.scheduler.server import SchedulerServer
 from tests.support.serving import serving
 from tests.support.stack import eventually
+from trainmaster_emulators.rest.server import listen
+from trainmaster_emulators.scheduler.clock import Clock
+from trainmaster_emulators.scheduler.dispatch import Dispatcher
+from trainmaster_emulators.scheduler.execution import ScheduledJob
+from trainmaster_emulators.scheduler.job_store import JobStore
+from trainmaster_emulators.scheduler.server import SchedulerServer
 
 PROJECT = "my-project"
 PARENT = f"projects/{PROJECT}/locations/us-central1"

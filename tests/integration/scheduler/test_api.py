@@ -18,9 +18,9 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import scheduler_v1
 from google.protobuf import field_mask_pb2
 
-from emulators.services import iam
 from tests.integration.scheduler.conftest import PARENT, PROJECT, Emulator, Target
 from tests.support.stack import eventually
+from trainmaster_emulators.services import iam
 
 ACCOUNT = f"nightly@{PROJECT}.iam.gserviceaccount.com"
 TOPIC = f"projects/{PROJECT}/topics/trainmaster-submit"

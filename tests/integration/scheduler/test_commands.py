@@ -11,12 +11,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from shared import settings
-from shared.errors import PermanentError
 from tests.integration.scheduler.conftest import PROJECT, Emulator, Target
 from tests.support.jobs import a_spec
 from tests.support.stack import eventually
+from trainmaster import settings
+from trainmaster.cli.main import app
+from trainmaster.errors import PermanentError
 
 Run = Callable[..., Result]
 

@@ -6,9 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from emulators.rest.api_errors import ApiError
-from emulators.scheduler.execution import ScheduledJob, after_attempt, next_time, pause, plan_next, resume, retry_delay
-from emulators.scheduler.resources import Job, JobState, RetryConfig
+from trainmaster_emulators.rest.api_errors import ApiError
+from trainmaster_emulators.scheduler.execution import (
+    ScheduledJob,
+    after_attempt,
+    next_time,
+    pause,
+    plan_next,
+    resume,
+    retry_delay,
+)
+from trainmaster_emulators.scheduler.resources import Job, JobState, RetryConfig
 
 NAME = "projects/p/locations/us-central1/jobs/nightly"
 TARGET = {"topicName": "projects/p/topics/t", "data": "e30="}

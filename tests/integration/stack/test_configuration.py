@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from emulators.services import iam, pubsub
-from emulators.stack import client_configuration, runtime_images, stack, state
-from emulators.stack.state import FUNCTIONS, Endpoints, StackConfig, StackError, StackState, StackStatus
-from shared.api import handler
-from shared.jobspec.catalog.runtimes import RUNTIMES
-from shared.wiring.agent_archive import agent_archive, agent_uri
-from shared.wiring.algorithms_archive import algorithms_archive, algorithms_uri
 from tests.support.serving import serving
+from trainmaster.api import handler
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.wiring.algorithms_archive import algorithms_archive, algorithms_uri
+from trainmaster_emulators.services import iam, pubsub
+from trainmaster_emulators.stack import client_configuration, runtime_images, stack, state
+from trainmaster_emulators.stack.state import FUNCTIONS, Endpoints, StackConfig, StackError, StackState, StackStatus
 
 ENDPOINTS = Endpoints(
     firestore="h:1",

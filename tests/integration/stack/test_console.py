@@ -12,8 +12,8 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
 
-from emulators.stack import state
 from tests.support.stack import clean_environment, recording_functions
+from trainmaster_emulators.stack import state
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 

@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from emulators.services import pubsub
-from emulators.stack import processes
-from emulators.stack.state import StackConfig
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack, recording_functions
+from trainmaster_emulators.services import pubsub
+from trainmaster_emulators.stack import processes
+from trainmaster_emulators.stack.state import StackConfig
 
 pytestmark = pytest.mark.emulator
 

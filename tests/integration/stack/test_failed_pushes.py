@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from emulators.services import pubsub
 from tests.support.serving import serving
 from tests.support.stack import eventually
+from trainmaster_emulators.services import pubsub
 
 pytestmark = pytest.mark.emulator
 

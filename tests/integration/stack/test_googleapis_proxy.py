@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import requests
 
-from emulators.services import googleapis_proxy, storage_forwarder
 from tests.support.serving import serving
+from trainmaster_emulators.services import googleapis_proxy, storage_forwarder
 
 JSON_API = "https://www.googleapis.com"
 BUCKET = "proxied"
@@ -46,7 +46,7 @@ def start_proxy(storage: str, state_dir: Path) -> Proxy:
     command = [
         sys.executable,
         "-m",
-        "emulators.services.googleapis_proxy",
+        "trainmaster_emulators.services.googleapis_proxy",
         "--port",
         "0",
         "--storage",

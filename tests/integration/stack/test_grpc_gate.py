@@ -11,8 +11,8 @@ import pytest
 from google.cloud.firestore_v1.types import CommitRequest, RunQueryRequest
 from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
-from emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted_access, read_refusals
-from emulators.services.grpc_gate import OPTIONS, Gate, listen
+from trainmaster_emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted_access, read_refusals
+from trainmaster_emulators.services.grpc_gate import OPTIONS, Gate, listen
 
 COMMIT = "/google.firestore.v1.Firestore/Commit"
 QUERY = "/google.firestore.v1.Firestore/RunQuery"

@@ -14,17 +14,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emulators.stack import processes, stack, state
-from emulators.stack.state import StackConfig, StackError, StackStatus
 from tests.support.stack import clean_environment, eventually, recording_functions
+from trainmaster_emulators.stack import processes, stack, state
+from trainmaster_emulators.stack.state import StackConfig, StackError, StackStatus
 
 pytestmark = pytest.mark.emulator
 
 # Starts a stack and waits until it is killed, as `make run` does.
 PARENT = """
 import sys, time, pathlib
-from emulators.stack.stack import running_stack
-from emulators.stack.state import StackConfig
+from trainmaster_emulators.stack.stack import running_stack
+from trainmaster_emulators.stack.state import StackConfig
 with running_stack(pathlib.Path(sys.argv[1]), StackConfig.model_validate_json(sys.argv[2])):
     time.sleep(600)
 """

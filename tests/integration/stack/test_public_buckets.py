@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli.local.commands import read_public_buckets
-from emulators.services import storage
-from emulators.stack import service
-from emulators.stack.backends import require_backend
-from emulators.stack.loopback import call
 from tests.support.stack import reserved_ports
+from trainmaster.cli.local.commands import read_public_buckets
+from trainmaster_emulators.services import storage
+from trainmaster_emulators.stack import service
+from trainmaster_emulators.stack.backends import require_backend
+from trainmaster_emulators.stack.loopback import call
 
 OBJECTS = "/storage/v1/b/cloud-samples-data/o"
 

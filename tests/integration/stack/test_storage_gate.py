@@ -13,7 +13,7 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
-from emulators.realism.storage_access import (
+from trainmaster_emulators.realism.storage_access import (
     CREATE,
     DELETE,
     GET,
@@ -23,10 +23,10 @@ from emulators.realism.storage_access import (
     StorageAccess,
     required_access,
 )
-from emulators.services.storage import create_bucket, create_object
-from emulators.services.storage_gate import GateServer
-from emulators.stack.loopback import call
-from emulators.stack.processes import split_address
+from trainmaster_emulators.services.storage import create_bucket, create_object
+from trainmaster_emulators.services.storage_gate import GateServer
+from trainmaster_emulators.stack.loopback import call
+from trainmaster_emulators.stack.processes import split_address
 
 BUCKET, STAGE = "gated", "gated-stage"
 

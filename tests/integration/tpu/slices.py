@@ -14,16 +14,16 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
 from google.longrunning import operations_pb2
 
-from shared.core.model.job import Job
-from shared.core.model.plan import TaskGroup, Tpu
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import Directive, DirectiveAction
-from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.steps import Create
-from shared.gcp.tpu_fleet import TpuFleet
-from shared.gcp.vm_defaults import VmDefaults
 from tests.integration.compute.emulator import PROJECT, Emulator, eventually
 from tests.support.jobs import a_job, a_plan
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import TaskGroup, Tpu
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import Directive, DirectiveAction
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.gcp.tpu_fleet import TpuFleet
+from trainmaster.gcp.vm_defaults import VmDefaults
 
 ZONE = "us-central1-a"
 OTHER_ZONE = "us-west4-a"

@@ -14,21 +14,21 @@ import pytest
 import requests
 from google.cloud import tpu_v2
 
-from shared.core.events import CapacityErrorKind
-from shared.core.model.plan import TpuQueue
-from shared.core.model.vm import Vm
-from shared.core.model.vm_names import job_label
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp.rest_api import RestApi
-from shared.gcp.tpu_fleet import TpuFleet, operations, queued_resources
-from shared.gcp.tpu_fleet import fleet as adapter
-from shared.gcp.tpu_fleet.nodes import fingerprint, vm_of
-from shared.gcp.tpu_fleet.operations import OUTCOME_VALID_S, Operation, Operations
-from shared.gcp.tpu_fleet.queued_resource_spec import vm_of as vm_of_queued
-from shared.gcp.vm_defaults import Problem, VmDefaults
-from shared.ports import Created, CreateOutcome, NotCreated, Pending
 from tests.integration.tpu.slices import ONE_HOST, RUN, ZONE, a_create, a_metadata, a_tpu_job
 from tests.support.jobs import START
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.plan import TpuQueue
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.rest_api import RestApi
+from trainmaster.gcp.tpu_fleet import TpuFleet, operations, queued_resources
+from trainmaster.gcp.tpu_fleet import fleet as adapter
+from trainmaster.gcp.tpu_fleet.nodes import fingerprint, vm_of
+from trainmaster.gcp.tpu_fleet.operations import OUTCOME_VALID_S, Operation, Operations
+from trainmaster.gcp.tpu_fleet.queued_resource_spec import vm_of as vm_of_queued
+from trainmaster.gcp.vm_defaults import Problem, VmDefaults
+from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
 
 PARENT: Final = f"projects/p/locations/{ZONE}"
 JOB: Final = a_tpu_job(ONE_HOST, zones=(ZONE,))

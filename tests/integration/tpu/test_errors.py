@@ -9,11 +9,17 @@ import requests
 from google.api_core import exceptions
 from google.rpc import code_pb2, status_pb2
 
-from shared.core.events import CapacityErrorKind
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp.tpu_fleet.errors import not_created, problem_of, problem_of_operation, problem_of_status, tpu_errors
-from shared.gcp.vm_defaults import Problem
-from shared.ports import NotCreated
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.tpu_fleet.errors import (
+    not_created,
+    problem_of,
+    problem_of_operation,
+    problem_of_status,
+    tpu_errors,
+)
+from trainmaster.gcp.vm_defaults import Problem
+from trainmaster.ports import NotCreated
 
 STOCKOUT, QUOTA, DENIED, INTERNAL = (
     CapacityErrorKind.STOCKOUT,

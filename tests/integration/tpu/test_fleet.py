@@ -15,18 +15,6 @@ import requests
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from shared.core.events import CapacityErrorKind
-from shared.core.model.job import Job
-from shared.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
-from shared.core.model.vm_names import job_label
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp.retries import FLEET_READ
-from shared.gcp.tpu_fleet import TpuFleet, listing, queued_resources
-from shared.gcp.tpu_fleet import fleet as adapter
-from shared.gcp.tpu_fleet.nodes import log_health
-from shared.gcp.vm_defaults import VmDefaults
-from shared.memory.fleet import MemoryFleet
-from shared.ports import Created, Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.slices import (
     FOUR_HOSTS,
@@ -40,6 +28,18 @@ from tests.integration.tpu.slices import (
     a_tpu_job,
     parent,
 )
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.retries import FLEET_READ
+from trainmaster.gcp.tpu_fleet import TpuFleet, listing, queued_resources
+from trainmaster.gcp.tpu_fleet import fleet as adapter
+from trainmaster.gcp.tpu_fleet.nodes import log_health
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.ports import Created, Fleet, NotCreated, Pending
 
 LATER = Directive(1, 2, DirectiveAction.RUN)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from shared.core.model.job import Job
-from shared.core.model.plan import TaskGroup
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import LabelledVm, Vm
-from shared.gcp.fleets import TPU_DISABLED, Fleets
-from shared.memory.fleet import MemoryFleet
-from shared.ports import Created
 from tests.integration.tpu.slices import FOUR_HOSTS, RUN, a_create, a_metadata, a_tpu_job
 from tests.support.jobs import a_job
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import LabelledVm, Vm
+from trainmaster.gcp.fleets import TPU_DISABLED, Fleets
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.ports import Created
 
 
 @dataclass

@@ -8,23 +8,23 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.core.decisions import Reason
-from shared.core.events import CancelRequested, IncarnationRef, JobSubmitted, VmReady, VmRef
-from shared.core.model.job import Job, JobState
-from shared.core.model.vm import Vm, VmStatus
-from shared.errors import TemporaryError
-from shared.flows import orphans, provision, vm_ready
-from shared.flows.fleet_deps import FleetDeps
-from shared.flows.record import Deps, record
-from shared.gcp.fleets import Fleets
-from shared.memory.bus import MemoryBus
-from shared.memory.fleet import MemoryFleet
-from shared.memory.store import MemoryStore
-from shared.messaging.internal_requests import ProvisionRequest
-from shared.ports import Fleet
 from tests.integration.compute.emulator import PROJECT, eventually
 from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job
 from tests.support.world import FixedAddresses, run_in_sequence
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import CancelRequested, IncarnationRef, JobSubmitted, VmReady, VmRef
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.vm import Vm, VmStatus
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import orphans, provision, vm_ready
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.record import Deps, record
+from trainmaster.gcp.fleets import Fleets
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging.internal_requests import ProvisionRequest
+from trainmaster.ports import Fleet
 
 
 class Plane:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.model.plan import TpuQueue
-from shared.gcp.tpu_fleet.nodes import resource
-from shared.gcp.tpu_fleet.queued_resource_spec import flex_start, request
-from shared.gcp.vm_defaults import VmDefaults
 from tests.integration.compute.emulator import PROJECT, eventually
 from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
 from tests.support.gcloud import gcloud_environment
+from trainmaster.core.model.plan import TpuQueue
+from trainmaster.gcp.tpu_fleet.nodes import resource
+from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, request
+from trainmaster.gcp.vm_defaults import VmDefaults
 
 
 class Gcloud:

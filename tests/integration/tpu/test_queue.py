@@ -13,27 +13,27 @@ import pytest
 from google.cloud import tpu_v2
 from google.protobuf import duration_pb2
 
-from shared.core.decisions import Reason
-from shared.core.events import CapacityErrorKind
-from shared.core.model.job import Job, JobState, Label
-from shared.core.model.label_rules import LABELS_MAX
-from shared.core.model.plan import TpuQueue
-from shared.core.model.vm import LossCause as Loss
-from shared.core.model.vm import Vm, VmStatus
-from shared.core.model.vm_names import job_label
-from shared.flows import orphans
-from shared.gcp.fleets import Fleets
-from shared.gcp.tpu_fleet.nodes import resource
-from shared.gcp.tpu_fleet.operations import Operation
-from shared.gcp.tpu_fleet.queued_resource_spec import flex_start, request, vm_of
-from shared.gcp.vm_defaults import VmDefaults
-from shared.memory.fleet import MemoryFleet
-from shared.ports import Fleet, NotCreated, Pending
 from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job, parent
 from tests.integration.tpu.test_flows import Plane
 from tests.support.jobs import START
 from tests.support.world import run_in_sequence
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.model.label_rules import LABELS_MAX
+from trainmaster.core.model.plan import TpuQueue
+from trainmaster.core.model.vm import LossCause as Loss
+from trainmaster.core.model.vm import Vm, VmStatus
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.flows import orphans
+from trainmaster.gcp.fleets import Fleets
+from trainmaster.gcp.tpu_fleet.nodes import resource
+from trainmaster.gcp.tpu_fleet.operations import Operation
+from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, request, vm_of
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.ports import Fleet, NotCreated, Pending
 
 WAITING = replace(ONE_HOST, queue=TpuQueue.STANDARD)
 DEFAULTS = VmDefaults("p", "", "global/networks/default", "")

@@ -6,19 +6,19 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from emulators.compute.catalog import Catalog, Links
-from emulators.compute.injected_faults import FaultInjector
-from emulators.compute.vm_metadata import Project
-from emulators.compute.vm_power import VmPower
-from emulators.compute.vm_tokens import TokenIssuer
-from emulators.compute.vm_transitions import Timing
-from emulators.realism.profile import GOOGLE_CLOUD, Profile
-from emulators.realism.spans import Span
-from emulators.tpu.cloud import TpuCloud
-from emulators.tpu.hosts import SliceHosts
-from emulators.tpu.nodes import NodeState
-from emulators.tpu.operations import Operation
 from tests.integration.tpu.slices import ONE_HOST, RUNTIME, ZONE
+from trainmaster_emulators.compute.catalog import Catalog, Links
+from trainmaster_emulators.compute.injected_faults import FaultInjector
+from trainmaster_emulators.compute.vm_metadata import Project
+from trainmaster_emulators.compute.vm_power import VmPower
+from trainmaster_emulators.compute.vm_tokens import TokenIssuer
+from trainmaster_emulators.compute.vm_transitions import Timing
+from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, Profile
+from trainmaster_emulators.realism.spans import Span
+from trainmaster_emulators.tpu.cloud import TpuCloud
+from trainmaster_emulators.tpu.hosts import SliceHosts
+from trainmaster_emulators.tpu.nodes import NodeState
+from trainmaster_emulators.tpu.operations import Operation
 
 FAST = replace(GOOGLE_CLOUD, tpu_create=Span(0.4, 0.5), tpu_delete=Span(0.3, 0.4), tpu_stockouts=0.0)
 BODY = {

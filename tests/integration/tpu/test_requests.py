@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from google.cloud import tpu_v2
 
-from shared.core.model.job import Job, Label
-from shared.core.model.plan import Tpu
-from shared.core.model.vm import LossCause as Loss
-from shared.core.model.vm import VmStatus
-from shared.core.model.vm_names import job_label
-from shared.gcp.tpu_fleet.nodes import resource, vm_of
-from shared.gcp.vm_defaults import VmDefaults
 from tests.integration.tpu.slices import a_create, a_tpu_job
 from tests.support.jobs import a_plan
+from trainmaster.core.model.job import Job, Label
+from trainmaster.core.model.plan import Tpu
+from trainmaster.core.model.vm import LossCause as Loss
+from trainmaster.core.model.vm import VmStatus
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.gcp.tpu_fleet.nodes import resource, vm_of
+from trainmaster.gcp.vm_defaults import VmDefaults
 
 DEFAULTS = VmDefaults("my-project", "worker@my-project.iam.gserviceaccount.com", "global/networks/default", "")
 

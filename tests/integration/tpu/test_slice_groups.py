@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.events import ExitCause, IncarnationRef, ReplicaExited, VmLost, VmReady, VmRef
-from shared.core.model.job import Job, JobState
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import DirectiveAction, LossCause, Vm
-from shared.flows import vm_ready
-from shared.flows.record import record
-from shared.gcp.fleets import Fleets
-from shared.memory.fleet import MemoryFleet
 from tests.integration.tpu.slices import ONE_HOST, a_tpu_job
 from tests.integration.tpu.test_flows import Plane
+from trainmaster.core.events import ExitCause, IncarnationRef, ReplicaExited, VmLost, VmReady, VmRef
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import DirectiveAction, LossCause, Vm
+from trainmaster.flows import vm_ready
+from trainmaster.flows.record import record
+from trainmaster.gcp.fleets import Fleets
+from trainmaster.memory.fleet import MemoryFleet
 
 FIRST, SECOND = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 HOLD, RUN = DirectiveAction.HOLD, DirectiveAction.RUN

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from algorithms.arguments.argument import Argument, Source
-from algorithms.arguments.common import TABULAR
-from algorithms.arguments.keras import TRAINING
-from algorithms.arguments.tables import TABLES
+from trainmaster.algorithms.arguments.argument import Argument, Source
+from trainmaster.algorithms.arguments.common import TABULAR
+from trainmaster.algorithms.arguments.keras import TRAINING
+from trainmaster.algorithms.arguments.tables import TABLES
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "algorithms.md"
-BEGIN: Final = "<!-- made of algorithms/arguments by tests/unit/algorithms/argument_page.py -->\n"
+BEGIN: Final = "<!-- made of shared/trainmaster/algorithms/arguments by tests/unit/algorithms/argument_page.py -->\n"
 END: Final = "<!-- end -->"
 HEAD: Final = "\n| argument | values | default | default of | meaning |\n| --- | --- | --- | --- | --- |\n"
 SOURCES: Final = {Source.SERVICE: "the service", Source.VERTEX: "its successor", Source.OURS: "Trainmaster; unknown"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from algorithms.arguments.argument import Value
-from algorithms.arguments.parse import parse_arguments
-from algorithms.arguments.tables import TABLES
+from trainmaster.algorithms.arguments.argument import Value
+from trainmaster.algorithms.arguments.parse import parse_arguments
+from trainmaster.algorithms.arguments.tables import TABLES
 
 
 def write_csv(folder: Path, lines: list[str], name: str = "training.csv") -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from algorithms.errors import DataError
-from algorithms.tabular.analysis import ONE_HOT, CategoryLimits, analyse, analyse_column
-from algorithms.tabular.metadata import Column, ColumnType, Treatment
+from trainmaster.algorithms.errors import DataError
+from trainmaster.algorithms.tabular.analysis import ONE_HOT, CategoryLimits, analyse, analyse_column
+from trainmaster.algorithms.tabular.metadata import Column, ColumnType, Treatment
 
 
 def column_of(*cells: str | None, limits: CategoryLimits = ONE_HOT) -> Column:

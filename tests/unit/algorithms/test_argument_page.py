@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from algorithms.arguments.tables import TABLES
-from shared.jobspec.catalog.algorithms import ALGORITHMS, NOT_AVAILABLE
 from tests.unit.algorithms.argument_page import PAGE, sections, written
+from trainmaster.algorithms.arguments.tables import TABLES
+from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, NOT_AVAILABLE
 
 
 def test_page_has_the_tables_of_all_arguments() -> None:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.tabular import instance_generator
-from algorithms.tabular.analysis import CategoryLimits, analyse
-from algorithms.tabular.encoding import encode
-from algorithms.tabular.instance_generator import encode_row
-from algorithms.tabular.metadata import ColumnType, Metadata
+from trainmaster.algorithms.tabular import instance_generator
+from trainmaster.algorithms.tabular.analysis import CategoryLimits, analyse
+from trainmaster.algorithms.tabular.encoding import encode
+from trainmaster.algorithms.tabular.instance_generator import encode_row
+from trainmaster.algorithms.tabular.metadata import ColumnType, Metadata
 
 LIMITS = CategoryLimits(vocabulary_max=3, buckets=4)
 TABLE = pd.DataFrame(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from algorithms.errors import DataError
-from algorithms.files import find_files, read_file, read_folder, write_file, write_folder
+from trainmaster.algorithms.errors import DataError
+from trainmaster.algorithms.files import find_files, read_file, read_folder, write_file, write_folder
 
 
 def test_pattern_names_all_matching_files_in_order(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from algorithms.arguments.argument import ArgumentNote
-from algorithms.arguments.parse import InvalidArgumentsError, parse_arguments
-from algorithms.arguments.tables import TABLES, metric_tags
+from trainmaster.algorithms.arguments.argument import ArgumentNote
+from trainmaster.algorithms.arguments.parse import InvalidArgumentsError, parse_arguments
+from trainmaster.algorithms.arguments.tables import TABLES, metric_tags
 
 DATA = ("--job-dir", "gs://b/d", "--training_data_path=gs://b/t.csv")
 CLASSES = (*DATA, "--model_type=classification")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms.errors import DataError
-from algorithms.tabular.analysis import ONE_HOT
-from algorithms.tabular.preparation import Prepared, prepare
 from tests.unit.algorithms.tables import values_of, write_csv
+from trainmaster.algorithms.errors import DataError
+from trainmaster.algorithms.tabular.analysis import ONE_HOT
+from trainmaster.algorithms.tabular.preparation import Prepared, prepare
 
 ROWS = [f"{'ab'[n % 2]},{n / 2 + 0.25},{'red' if n % 3 else 'blue'}" for n in range(100)]
 

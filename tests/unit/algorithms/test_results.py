@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
-from algorithms.results import METRIC_FILE_VARIABLE, RECORDS_MAX, baseline, report_metrics, write_metrics
-from shared.agent.metric.trial_metric import FILE_VARIABLE, parse_measurements
-from shared.agent.results import Measurement
+from trainmaster.agent.metric.trial_metric import FILE_VARIABLE, parse_measurements
+from trainmaster.agent.results import Measurement
+from trainmaster.algorithms.results import METRIC_FILE_VARIABLE, RECORDS_MAX, baseline, report_metrics, write_metrics
 
 
 def test_agent_reads_reported_metrics_under_each_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

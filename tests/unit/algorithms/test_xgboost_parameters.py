@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from algorithms.arguments.parse import parse_arguments
-from algorithms.arguments.tables import TABLES
-from algorithms.xgboost_training.parameters import common_metrics, xgboost_parameters
+from trainmaster.algorithms.arguments.parse import parse_arguments
+from trainmaster.algorithms.arguments.tables import TABLES
+from trainmaster.algorithms.xgboost_training.parameters import common_metrics, xgboost_parameters
 
 DATA = ("--job-dir=gs://b/d", "--training_data_path=gs://b/t.csv")
 

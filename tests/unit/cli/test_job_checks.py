@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.doctor import job_checks
-from cli.doctor.findings import Finding, Status
-from cli.main import app
-from shared.core.model.plan import Accelerator, TaskGroup
-from shared.core.model.replica_id import TaskType
-from shared.gcp.inspected_resources import Quota
-from shared.gcp.inspection import Endpoints, Inspection
-from shared.gcp.project_access import ProjectAccess
-from shared.memory.objects import MemoryObjects
-from shared.memory.resources import MemoryResources
-from shared.settings import Settings
-from shared.wiring import objects as objects_wiring
-from shared.wiring import resources as resources_wiring
 from tests.support.jobs import a_plan, a_spec
+from trainmaster.cli.doctor import job_checks
+from trainmaster.cli.doctor.findings import Finding, Status
+from trainmaster.cli.main import app
+from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.gcp.inspected_resources import Quota
+from trainmaster.gcp.inspection import Endpoints, Inspection
+from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.resources import MemoryResources
+from trainmaster.settings import Settings
+from trainmaster.wiring import objects as objects_wiring
+from trainmaster.wiring import resources as resources_wiring
 
 
 class Project(Inspection):

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.doctor.findings import Finding, Status
-from cli.doctor.price_check import check_price
-from shared.cost.price_list import PriceList
-from shared.cost.sku import Unknown
 from tests.support.jobs import a_plan
 from tests.unit.cost.price_lists import price_list
+from trainmaster.cli.doctor.findings import Finding, Status
+from trainmaster.cli.doctor.price_check import check_price
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
 
 
 def new_prices() -> PriceList:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from cli.ssh import google_cloud
-from cli.ssh.remote_command import NO_CONTAINER, as_shell_text, in_container
-from cli.ssh.target import Target, find_target
-from shared.core.model.job import JobState, State
-from shared.core.model.replica import ReplicaState
-from shared.core.model.vm_names import vm_name
-from shared.errors import PermanentError
 from tests.support.jobs import WORKER_0, a_job, a_replica, a_state, at
 from tests.support.tuning_jobs import a_tuning_job
+from trainmaster.cli.ssh import google_cloud
+from trainmaster.cli.ssh.remote_command import NO_CONTAINER, as_shell_text, in_container
+from trainmaster.cli.ssh.target import Target, find_target
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.errors import PermanentError
 
 VM = Target("tm-digits-1", "us-central1-a", is_tpu=False, host=0, has_container=False, replica="worker 0")
 SLICE = replace(VM, is_tpu=True, host=3)

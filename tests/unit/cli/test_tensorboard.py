@@ -12,13 +12,13 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from cli.tensorboard.log_folders import LogFolder, folder_of_job, folder_of_option
-from cli.tensorboard.mirror import Mirror
-from shared.core.model.plan import Dialect
-from shared.errors import PermanentError, TemporaryError
-from shared.gcp.event_files import StoredFile
 from tests.support.jobs import a_job, a_plan
 from tests.support.tuning_jobs import a_tuning_job
+from trainmaster.cli.tensorboard.log_folders import LogFolder, folder_of_job, folder_of_option
+from trainmaster.cli.tensorboard.mirror import Mirror
+from trainmaster.core.model.plan import Dialect
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.event_files import StoredFile
 
 EVENTS = "events.out.tfevents.1.host"
 VERTEX = replace(a_plan(), dialect=Dialect.VERTEX, output_directory="gs://bucket/out/")

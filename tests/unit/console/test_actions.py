@@ -11,12 +11,12 @@ import pytest
 import yaml
 from werkzeug.test import TestResponse
 
-from shared.console.actions import Action, ActionDeniedError, Actions, all_denied
-from shared.core.model.job import JobState
-from shared.core.reporting.submission_origin import describe_origin
 from tests.support.console_site import READ_ONLY, Site
 from tests.support.jobs import CHIEF
 from tests.support.study import Study
+from trainmaster.console.actions import Action, ActionDeniedError, Actions, all_denied
+from trainmaster.core.model.job import JobState
+from trainmaster.core.reporting.submission_origin import describe_origin
 
 ACTIONS = ("clone", "resubmit", "labels", "delete")
 
@@ -183,7 +183,7 @@ def test_wrong_labels_are_refused_by_field(site: Site, text: str, field: str) ->
 
 
 def test_ended_job_is_deleted_once(ended: Site, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "shared.console.actions")
+    caplog.set_level(logging.INFO, "trainmaster.console.actions")
     fields = form_of(ended, "/jobs/digits_1/delete")
     for _ in range(2):
         response = send(ended, "/jobs/digits_1/delete", fields)
@@ -191,7 +191,7 @@ def test_ended_job_is_deleted_once(ended: Site, caplog: pytest.LogCaptureFixture
     assert ended.world.job.deleted_at is not None
     (entry,) = [entry for entry in ended.world.ledger if entry.key.startswith("delete-")]
     assert entry.decision.text.startswith("Deleted by anna@example.com;")
-    lines = [record.getMessage() for record in caplog.records if record.name == "shared.console.actions"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "trainmaster.console.actions"]
     assert set(lines) == {"anna@example.com deleted digits_1"}, "the log outlives the ledger of a deleted job"
     assert ended.get("/jobs/digits_1").status_code == 404
 

@@ -11,13 +11,13 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from emulators.services.iap_issuer import IapIssuer
-from shared.console.iap_sign_in import ASSERTION, COOKIE, IapSignIn
-from shared.console.web import create_app
-from shared.core.model.job import JobState
-from shared.gcp.iap_assertions import IapAssertions
 from tests.support.console_site import Site
 from tests.support.serving import serving
+from trainmaster.console.iap_sign_in import ASSERTION, COOKIE, IapSignIn
+from trainmaster.console.web import create_app
+from trainmaster.core.model.job import JobState
+from trainmaster.gcp.iap_assertions import IapAssertions
+from trainmaster_emulators.services.iap_issuer import IapIssuer
 
 HOST = "trainmaster-console-abc-uc.a.run.app"
 ORIGIN = f"https://{HOST}"

@@ -8,18 +8,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from shared.console.pages import job_counts, job_list
-from shared.console.pages.job_filters import Filters, is_listed, matches, read_filters
-from shared.console.pages.job_list import JobList, read_job_list, situation
-from shared.core.events import CapacityErrorKind, VmsNotCreated
-from shared.core.ledger import fold
-from shared.core.model.job import JobState
-from shared.flows.record import record
-from shared.flows.user_requests import delete_job
 from tests.support.console_site import Site
 from tests.support.counting import Counts, counting_store
 from tests.support.job_lists import world_of_jobs
 from tests.support.world import World
+from trainmaster.console.pages import job_counts, job_list
+from trainmaster.console.pages.job_filters import Filters, is_listed, matches, read_filters
+from trainmaster.console.pages.job_list import JobList, read_job_list, situation
+from trainmaster.core.events import CapacityErrorKind, VmsNotCreated
+from trainmaster.core.ledger import fold
+from trainmaster.core.model.job import JobState
+from trainmaster.flows.record import record
+from trainmaster.flows.user_requests import delete_job
 
 STATES = ((), (JobState.CANCELLED,), (JobState.QUEUED, JobState.CANCELLED))
 LABELS = ("", "team", "team=vision", "team=speech", "team=none", "colour")

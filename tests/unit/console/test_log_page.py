@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from shared.console.pages import log_download
-from shared.console.pages.log_window import FOLLOWED_MAX, LINES_MAX, LogPosition
 from tests.support.console_site import Site
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.console.pages import log_download
+from trainmaster.console.pages.log_window import FOLLOWED_MAX, LINES_MAX, LogPosition
 
 LOGS = "/jobs/digits_1/logs"
 

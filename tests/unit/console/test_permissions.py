@@ -8,10 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from shared.console.actions import Action
-from shared.errors import PermanentError
-from shared.gcp import clients, own_permissions
-from shared.gcp.own_permissions import (
+from tests.support.serving import serving
+from trainmaster.console.actions import Action
+from trainmaster.errors import PermanentError
+from trainmaster.gcp import clients, own_permissions
+from trainmaster.gcp.own_permissions import (
     PROJECTS,
     PUBSUB,
     STATE,
@@ -19,10 +20,9 @@ from shared.gcp.own_permissions import (
     missing_state_permissions,
     query_permissions,
 )
-from shared.gcp.rest_api import RestApi
-from shared.settings import settings
-from shared.wiring import console as wiring
-from tests.support.serving import serving
+from trainmaster.gcp.rest_api import RestApi
+from trainmaster.settings import settings
+from trainmaster.wiring import console as wiring
 
 Answer = Callable[[str, str, tuple[str, ...]], frozenset[str] | None]
 

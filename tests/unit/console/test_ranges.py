@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from shared.console.tuning_brush import Brush, read_brushes, selected_trials
-from shared.core.model.job import tuning_of
-from shared.errors import PermanentError
 from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0
 from tests.support.study import Study
+from trainmaster.console.tuning_brush import Brush, read_brushes, selected_trials
+from trainmaster.core.model.job import tuning_of
+from trainmaster.errors import PermanentError
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.console.incarnation_bands import draw_bands, incarnation_bands
-from shared.console.metric_cache import MetricCache
-from shared.console.metric_chart import LEFT, RIGHT, WIDTH, Line, draw_chart
-from shared.console.pages.resources_page import PERIODS_MAX, time_range
-from shared.errors import TemporaryError
-from shared.flows.user_requests import cancel_job
-from shared.ports.metrics import Metric, MetricQuery, MetricsDeniedError, Reducer
 from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0
 from tests.support.metrics import FakeMetrics
+from trainmaster.console.incarnation_bands import draw_bands, incarnation_bands
+from trainmaster.console.metric_cache import MetricCache
+from trainmaster.console.metric_chart import LEFT, RIGHT, WIDTH, Line, draw_chart
+from trainmaster.console.pages.resources_page import PERIODS_MAX, time_range
+from trainmaster.errors import TemporaryError
+from trainmaster.flows.user_requests import cancel_job
+from trainmaster.ports.metrics import Metric, MetricQuery, MetricsDeniedError, Reducer
 
 PATH = "/jobs/digits_1/resources"
 START = datetime(2026, 11, 21, 3, tzinfo=UTC)

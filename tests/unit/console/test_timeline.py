@@ -6,16 +6,16 @@ from datetime import timedelta
 
 import pytest
 
-from shared.console.durations import duration_words
-from shared.console.ledger_cache import OVERLAP, REREAD_AFTER_S, LedgerCache
-from shared.console.svg import draw
-from shared.console.time_scale import time_scale
-from shared.console.timeline import LANES_MAX, MarkKind, Timeline, read_timeline
-from shared.core.ledger import LedgerEntry
-from shared.core.model.job import JobState
-from shared.memory.store import MemoryStore
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec, at
 from tests.support.world import World
+from trainmaster.console.durations import duration_words
+from trainmaster.console.ledger_cache import OVERLAP, REREAD_AFTER_S, LedgerCache
+from trainmaster.console.svg import draw
+from trainmaster.console.time_scale import time_scale
+from trainmaster.console.timeline import LANES_MAX, MarkKind, Timeline, read_timeline
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import JobState
+from trainmaster.memory.store import MemoryStore
 
 
 def timeline_of(world: World, *, with_all: bool = False) -> Timeline:

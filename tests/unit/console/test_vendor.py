@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 
-from shared.console.rendering import STATIC
+from trainmaster.console.rendering import STATIC
 
 VENDOR = STATIC / "vendor"
 

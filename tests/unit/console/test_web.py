@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from shared.core.model.job import JobState
-from shared.core.reporting.explain import next_steps
 from tests.support.console_site import ORIGIN, Site
 from tests.support.jobs import CHIEF, WORKER_0, a_spec
 from tests.support.study import Study
 from tests.support.world import World
+from trainmaster.core.model.job import JobState
+from trainmaster.core.reporting.explain import next_steps
 
 PATHS = ("/jobs", "/jobs/digits_1", "/jobs/digits_1/logs", "/jobs/digits_1/replicas/worker-0", "/installation", "/help")
 PARAMETERS = (

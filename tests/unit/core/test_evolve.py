@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.actions import (
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_charged_exit, a_job, a_lost_vm, a_replica, a_state, at
+from trainmaster.core.actions import (
     Action,
     BeginRunning,
     Budget,
@@ -23,14 +24,13 @@ from shared.core.actions import (
     SetLabels,
     SucceedJob,
 )
-from shared.core.decisions import Decision, Reason, Rule
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import Budgets, Job, JobState, Label, State
-from shared.core.model.replica import PAST_KEPT, Replica, ReplicaState
-from shared.core.model.tuning import TrialOf, Tuning
-from shared.core.transitions.change import Change, Effect, IllegalTransitionError
-from shared.core.transitions.edges import JOB_EDGES, REPLICA_EDGES
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_charged_exit, a_job, a_lost_vm, a_replica, a_state, at
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import Budgets, Job, JobState, Label, State
+from trainmaster.core.model.replica import PAST_KEPT, Replica, ReplicaState
+from trainmaster.core.model.tuning import TrialOf, Tuning
+from trainmaster.core.transitions.change import Change, Effect, IllegalTransitionError
+from trainmaster.core.transitions.edges import JOB_EDGES, REPLICA_EDGES
 
 NOW = at(100)
 RUNNING = a_state()

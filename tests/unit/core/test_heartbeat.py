@@ -7,18 +7,18 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.actions import ReplaceVm
-from shared.core.decisions import Reason, Rule
-from shared.core.events import VmLost
-from shared.core.model.job import JobState, State
-from shared.core.model.replica import ReplicaState
-from shared.core.model.vm import LossCause, Vm, VmStatus
-from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.heartbeat import find_silent_agents, heartbeats_to_read
-from shared.core.rules.judge import judge
-from shared.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX
 from tests.support.decisions import action_of
 from tests.support.jobs import CHIEF, WORKER_0, a_job, a_plan, a_replica, a_state, an_incarnation, at
+from trainmaster.core.actions import ReplaceVm
+from trainmaster.core.decisions import Reason, Rule
+from trainmaster.core.events import VmLost
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.vm import LossCause, Vm, VmStatus
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.heartbeat import find_silent_agents, heartbeats_to_read
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX
 
 READY = at(10)
 SECOND = timedelta(seconds=1)

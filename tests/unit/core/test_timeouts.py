@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core import timeouts
+from trainmaster.core import timeouts
 
 SECONDS = {
     "INDEPENDENCE_PROOF": 180,

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.actions import Budget, ContinueProvisioning, ReplaceVm, RerunJob
-from shared.core.decisions import Decision, Reason, Rule
-from shared.core.events import Event, VmLost, VmReady
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import Job, JobState, Placement, State
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
-from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.plan import plan
-from shared.core.reconcile.steps import Create, Delete, ReportLoss, Step
-from shared.core.rules.judge import judge
-from shared.core.transitions.change import IllegalTransitionError
 from tests.support.decisions import summarize
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_lost_vm, a_replica, a_state, at, exited, lost, ready
+from trainmaster.core.actions import Budget, ContinueProvisioning, ReplaceVm, RerunJob
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import Event, VmLost, VmReady
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.plan import plan
+from trainmaster.core.reconcile.steps import Create, Delete, ReportLoss, Step
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.transitions.change import IllegalTransitionError
 
 NOW = at(100)
 RUN_1 = Directive(1, 1, DirectiveAction.RUN)

@@ -7,9 +7,9 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from emulators.billing import catalogue
-from shared.cost.price_list import PriceFile, PriceList, make_price_file, read_price_list, write_price_list
-from shared.cost.sku import Sku, Tier, amount
+from trainmaster.cost.price_list import PriceFile, PriceList, make_price_file, read_price_list, write_price_list
+from trainmaster.cost.sku import Sku, Tier, amount
+from trainmaster_emulators.billing import catalogue
 
 FETCHED_AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

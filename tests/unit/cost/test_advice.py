@@ -8,17 +8,17 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.reporting.lost_work import losses
-from shared.core.reporting.phases import replica_spans
-from shared.cost.advice import checkpoint_advice, spot_rate_problem
-from shared.cost.checkpoint_interval import advise_interval, daly_interval, poisson_limits, waste, young_interval
-from shared.cost.checkpoint_times import CheckpointTimes, Listing
-from shared.cost.measured_rates import MeasuredRates, measure
-from shared.cost.sku import Unknown
-from shared.memory.objects import MemoryObjects
-from shared.ports import CreatedObject
 from tests.support.cost_jobs import a_job_with_three_losses, start
 from tests.support.world import World
+from trainmaster.core.reporting.lost_work import losses
+from trainmaster.core.reporting.phases import replica_spans
+from trainmaster.cost.advice import checkpoint_advice, spot_rate_problem
+from trainmaster.cost.checkpoint_interval import advise_interval, daly_interval, poisson_limits, waste, young_interval
+from trainmaster.cost.checkpoint_times import CheckpointTimes, Listing
+from trainmaster.cost.measured_rates import MeasuredRates, measure
+from trainmaster.cost.sku import Unknown
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.ports import CreatedObject
 
 RATES = MeasuredRates(
     interruptions=4,

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from shared.console.cost_bar import ORDER, draw_cost
-from shared.core.reporting.phases import PAID, Phase
-from shared.cost.checkpoint_times import OBJECTS_MAX, CheckpointTimes
-from shared.cost.job_cost import JobCost
-from shared.cost.machine_price import machine_price
-from shared.cost.report import CostReport, CostSources, cost_report
-from shared.cost.sku import Unknown
-from shared.memory.objects import MemoryObjects
-from shared.ports import CreatedObject, ObjectTimes
-from shared.presentation.cost_view import cost_view, money_words
-from shared.presentation.machine_time import final_sentence, report_lines, report_view
-from shared.presentation.ml_units import usage
 from tests.support.cost_jobs import JOB_DIR, a_job_with_three_losses, finish, preempt, save_checkpoint, start
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
+from trainmaster.console.cost_bar import ORDER, draw_cost
+from trainmaster.core.reporting.phases import PAID, Phase
+from trainmaster.cost.checkpoint_times import OBJECTS_MAX, CheckpointTimes
+from trainmaster.cost.job_cost import JobCost
+from trainmaster.cost.machine_price import machine_price
+from trainmaster.cost.report import CostReport, CostSources, cost_report
+from trainmaster.cost.sku import Unknown
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.ports import CreatedObject, ObjectTimes
+from trainmaster.presentation.cost_view import cost_view, money_words
+from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
+from trainmaster.presentation.ml_units import usage
 
 
 class CountingObjects:

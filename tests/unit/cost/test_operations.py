@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.cost.operations import Operations, operations
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.operations import CountedWorld
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.cost.operations import Operations, operations
 
 TOLERANCE = 0.2
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.plan import Accelerator, Plan, TaskGroup, Tpu, TpuQueue
-from shared.core.model.replica_id import TaskType
-from shared.cost.job_cost import hourly_cost
-from shared.cost.machine_price import machine_price
-from shared.cost.machine_shapes import shape_of
-from shared.cost.price_list import make_price_file, read_price_list, write_price_list
-from shared.cost.sku import Unknown
-from shared.cost.sku_resources import RESOURCES, SERIES, Pricing, Resource
-from shared.errors import PermanentError
-from shared.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_NAMES, N1_MACHINES
 from tests.support.jobs import a_plan
 from tests.unit.cost.price_lists import FETCHED_AT, emulated_skus, price_file, price_list
+from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu, TpuQueue
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.cost.job_cost import hourly_cost
+from trainmaster.cost.machine_price import machine_price
+from trainmaster.cost.machine_shapes import shape_of
+from trainmaster.cost.price_list import make_price_file, read_price_list, write_price_list
+from trainmaster.cost.sku import Unknown
+from trainmaster.cost.sku_resources import RESOURCES, SERIES, Pricing, Resource
+from trainmaster.errors import PermanentError
+from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_NAMES, N1_MACHINES
 
 
 def plan_of(group: TaskGroup, **changes: Any) -> Plan:

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from shared.cost.sku import Sku, Tier, Unknown, amount, list_price
-from shared.cost.sku_resources import Pricing, resource_of
+from trainmaster.cost.sku import Sku, Tier, Unknown, amount, list_price
+from trainmaster.cost.sku_resources import Pricing, resource_of
 
 
 def a_sku(description: str = "N1 Predefined Instance Core running in Americas", **fields: object) -> Sku:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from shared.jobspec.catalog.runtimes import TPU_PYTHON
-from shared.presentation.runtime_table import package_rows, past_rows, runtime_rows
+from trainmaster.jobspec.catalog.runtimes import TPU_PYTHON
+from trainmaster.presentation.runtime_table import package_rows, past_rows, runtime_rows
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "runtimes.md"
 
@@ -16,7 +16,7 @@ _HEAD: Final = """# Runtimes
 
 `runtimeVersion` selects the Python and the packages of a job's VMs. `trainmaster runtimes` prints the same tables. The
 local stack has the same packages in one environment per runtime, with the Python of your machine. To add or change a
-runtime, edit [runtimes.py](../shared/jobspec/catalog/runtimes.py), and write this page again with
+runtime, edit [runtimes.py](../shared/trainmaster/jobspec/catalog/runtimes.py), and write this page again with
 `python -m tests.unit.docs.runtimes_page`.
 """
 _PACKAGES: Final = """## Packages of every runtime

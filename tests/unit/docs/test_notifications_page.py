@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from emulators.stack.state import ROOT
-from shared.messaging.job_state import LABEL_PREFIX, JobKind, JobStateMessage, Transition, job_state_attributes
+from trainmaster.messaging.job_state import LABEL_PREFIX, JobKind, JobStateMessage, Transition, job_state_attributes
+from trainmaster_emulators.stack.state import ROOT
 
 PAGE: Final = (ROOT / "docs" / "notifications.md").read_text(encoding="utf-8")
 

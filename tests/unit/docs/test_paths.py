@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = ("docs", "infra", "examples", "algorithms")
+FOLDERS = ("docs", "infra", "examples", "shared")
 PAGES = sorted([*ROOT.glob("*.md"), *(path for name in FOLDERS for path in (ROOT / name).rglob("*.md"))])
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
-MENTION = re.compile(r"`((?:cli|docs|emulators|examples|functions|infra|requirements|shared|simulator|tests)/[\w./-]*)")
+MENTION = re.compile(r"`((?:bench|docs|emulators|examples|functions|infra|requirements|shared|smoke|tests)/[\w./-]*)")
 UPPER_CASE_PART = re.compile(r"(?:^|/)[A-Z]{3,}(?:[./]|$)")
 """A placeholder such as `functions/NAME.py`. README.md and similar names are written as links."""
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.rules.migration_advice import PACKAGES
-from shared.jobspec.catalog.runtimes import PAST_RUNTIMES, RUNTIMES, Runtime
-from shared.jobspec.catalog.service_packages import SERVICE_PACKAGES, package_name
-from shared.presentation.runtime_table import past_rows
 from tests.unit.docs.runtimes_page import PAGE, page
+from trainmaster.core.rules.migration_advice import PACKAGES
+from trainmaster.jobspec.catalog.runtimes import PAST_RUNTIMES, RUNTIMES, Runtime
+from trainmaster.jobspec.catalog.service_packages import SERVICE_PACKAGES, package_name
+from trainmaster.presentation.runtime_table import past_rows
 
 REQUIREMENTS = Path(__file__).parents[3] / "requirements"
 LOCAL = sorted(REQUIREMENTS.glob("runtime-*.in"))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 
-from shared.core.model.job import Job, JobState
-from shared.core.model.replica import Replica
-from shared.core.model.vm import Vm
-from shared.core.reconcile.desired import desired_vms
-from shared.core.reconcile.plan import vm_steps
-from shared.core.reconcile.steps import Create
-from shared.flows import maintenance, orphans, vm_check
-from shared.flows.vm_metadata import vm_metadata
-from shared.memory.fleet import MemoryFleet
-from shared.messaging import google_events
 from tests.support.jobs import a_job
 from tests.support.world import World, run_in_sequence
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.reconcile.desired import desired_vms
+from trainmaster.core.reconcile.plan import vm_steps
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.flows import maintenance, orphans, vm_check
+from trainmaster.flows.vm_metadata import vm_metadata
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.messaging import google_events
 
 SWEEP_S = 60
 FORGOTTEN = "forgotten_1"

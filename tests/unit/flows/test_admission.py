@@ -8,16 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.job import JobState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.errors import PermanentError
-from shared.flows import admission, provision, submit, sweep
-from shared.messaging import internal_requests
-from shared.messaging.internal_requests import AdmissionPass, ProvisionRequest
-from shared.ports import AdmissionToken, Lease
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.errors import PermanentError
+from trainmaster.flows import admission, provision, submit, sweep
+from trainmaster.messaging import internal_requests
+from trainmaster.messaging.internal_requests import AdmissionPass, ProvisionRequest
+from trainmaster.ports import AdmissionToken, Lease
 
 
 class LimitedWorld(World):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.package_uri import with_hash
-from shared.errors import PermanentError
-from shared.flows import submit
-from shared.memory.objects import MemoryObjects
 from tests.support.world import World
+from trainmaster.core.model.package_uri import with_hash
+from trainmaster.errors import PermanentError
+from trainmaster.flows import submit
+from trainmaster.memory.objects import MemoryObjects
 
 HASH = "ab" * 32
 PACKAGE = f"gs://stage/algorithms/{HASH}/trainmaster_algorithms-1.0-py3-none-any.whl"

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from shared.core.decisions import Reason
-from shared.core.events import CapacityErrorKind, JobSubmitted
-from shared.core.model.job import Job, JobState
-from shared.core.model.plan import Plan
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reconcile.steps import Create
-from shared.core.timeouts import STOCKOUT_MEMORY
-from shared.flows.record import record
-from shared.memory.fleet import MemoryFleet
-from shared.ports import CreateOutcome, NotCreated, Pending
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan
 from tests.support.world import World
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import CapacityErrorKind, JobSubmitted
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.timeouts import STOCKOUT_MEMORY
+from trainmaster.flows.record import record
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.ports import CreateOutcome, NotCreated, Pending
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 

@@ -8,18 +8,18 @@ from datetime import timedelta
 
 import pytest
 
-from emulators.services.pubsub import DELIVERY
-from shared.core.events import CompletionOutdated, Deadline, DeadlinePassed, IncarnationRef, VmRef
-from shared.core.model.job import RERUNS_MAX, Budgets
-from shared.core.model.replica import ReplicaState
-from shared.core.model.vm_names import vm_name
-from shared.core.timeouts import LOSS_REPORT_DELAY_MAX
-from shared.errors import TemporaryError
-from shared.flows import replica_exit
-from shared.flows.record import record
-from shared.messaging import agent_messages
 from tests.support.jobs import WORKER_0, WORKER_1
 from tests.support.world import World
+from trainmaster.core.events import CompletionOutdated, Deadline, DeadlinePassed, IncarnationRef, VmRef
+from trainmaster.core.model.job import RERUNS_MAX, Budgets
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.timeouts import LOSS_REPORT_DELAY_MAX
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import replica_exit
+from trainmaster.flows.record import record
+from trainmaster.messaging import agent_messages
+from trainmaster_emulators.services.pubsub import DELIVERY
 
 
 @pytest.fixture

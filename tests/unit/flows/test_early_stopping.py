@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.core.decisions import Reason
-from shared.core.model.tuning import Measurement
-from shared.core.model.vm import Vm
-from shared.core.reporting.explain import condense
-from shared.errors import TemporaryError
-from shared.memory.fleet import MemoryFleet
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.study import STUDY, Study
+from trainmaster.core.decisions import Reason
+from trainmaster.core.model.tuning import Measurement
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.reporting.explain import condense
+from trainmaster.errors import TemporaryError
+from trainmaster.memory.fleet import MemoryFleet
 
 ON_A_SLICE = {
     "scaleTier": "CUSTOM",

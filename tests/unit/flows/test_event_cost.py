@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.decisions import Reason, Rule
-from shared.core.model.replica import replica_key
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.flows import maintenance, replica_exit, vm_ready
-from shared.messaging import agent_messages, google_events
-from shared.ports import LOST_PEERS_PAGE, Loaded
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
+from trainmaster.core.decisions import Reason, Rule
+from trainmaster.core.model.replica import replica_key
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.flows import maintenance, replica_exit, vm_ready
+from trainmaster.messaging import agent_messages, google_events
+from trainmaster.ports import LOST_PEERS_PAGE, Loaded
 
 
 @pytest.fixture

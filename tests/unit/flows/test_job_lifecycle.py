@@ -7,18 +7,18 @@ from collections.abc import Mapping
 
 import pytest
 
-from shared.core.decisions import Reason
-from shared.core.events import CancelRequested, CapacityErrorKind, VmLost
-from shared.core.model.job import Job
-from shared.core.model.replica import ReplicaState
-from shared.core.model.vm import DirectiveAction, VmStatus
-from shared.core.reconcile.steps import Create
-from shared.errors import PermanentError
-from shared.flows.record import record
-from shared.messaging import google_events
-from shared.ports import CreateOutcome, Loaded, NotCreated
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World, before_next_commit
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import CancelRequested, CapacityErrorKind, VmLost
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.vm import DirectiveAction, VmStatus
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.errors import PermanentError
+from trainmaster.flows.record import record
+from trainmaster.messaging import google_events
+from trainmaster.ports import CreateOutcome, Loaded, NotCreated
 
 PEER_GONE = {"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in f"}
 

@@ -7,20 +7,20 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.actions import HoldReplica
-from shared.core.events import ExitCause, ProgramError, ReplicaExited
-from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.exit_policy import Blame
-from shared.core.model.job import State
-from shared.core.model.replica import EndKind, PastIncarnation
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.rules.judge import judge
-from shared.core.transitions.change import Change
-from shared.flows.record import Deps, record
-from shared.memory.bus import MemoryBus
-from shared.memory.store import MemoryStore
-from shared.ports import LOST_PEERS_PAGE
 from tests.support.jobs import CHIEF, START, a_job, a_plan, a_replica, at, exited, ready
+from trainmaster.core.actions import HoldReplica
+from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
+from trainmaster.core.ledger import LedgerEntry, counters
+from trainmaster.core.model.exit_policy import Blame
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica import EndKind, PastIncarnation
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.transitions.change import Change
+from trainmaster.flows.record import Deps, record
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.memory.store import MemoryStore
+from trainmaster.ports import LOST_PEERS_PAGE
 
 PEERS = 14
 """More than a page."""

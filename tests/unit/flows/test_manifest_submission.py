@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shared.errors import PermanentError
-from shared.flows import submit
-from shared.presentation.job_view import job_view
 from tests.support.world import World
 from tests.unit.flows.test_upload import AT_THREE, Bucket
+from trainmaster.errors import PermanentError
+from trainmaster.flows import submit
+from trainmaster.presentation.job_view import job_view
 
 FOLDER = Path(__file__).parents[1] / "jobspec" / "manifests"
 TRAINJOB = (FOLDER / "trainjob-with-runtime.yaml").read_bytes()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from shared.flows.record import record
-from shared.messaging import agent_messages
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
+from trainmaster.flows.record import record
+from trainmaster.messaging import agent_messages
 
 
 def test_sweep_starts_a_job_whose_last_ready_report_was_handled_halfway(world: World) -> None:

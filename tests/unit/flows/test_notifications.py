@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from shared.core.transitions.change import Effect
-from shared.errors import PermanentError, TemporaryError
-from shared.flows import notify, user_requests
-from shared.memory.bus import MemoryBus
-from shared.messaging import topics
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, a_spec, a_tuning_spec
 from tests.support.world import World
+from trainmaster.core.transitions.change import Effect
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import notify, user_requests
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.messaging import topics
 
 
 class BrokenBus:

@@ -8,17 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.job import JobState
-from shared.core.model.vm import LabelledVm, Vm, VmStatus
-from shared.core.reconcile.desired import desired_vms
-from shared.core.reconcile.plan import vm_steps
-from shared.core.reconcile.steps import Delete
-from shared.errors import PermanentError, TemporaryError
-from shared.flows import orphans, vm_check
-from shared.memory.fleet import MemoryFleet
-from shared.messaging import internal_requests
-from shared.messaging.internal_requests import ProvisionRequest
-from shared.ports import Orphan
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World, run_in_sequence
 from tests.unit.flows.sweep_helpers import (
@@ -31,6 +20,17 @@ from tests.unit.flows.sweep_helpers import (
     search_orphans,
     sweep,
 )
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.vm import LabelledVm, Vm, VmStatus
+from trainmaster.core.reconcile.desired import desired_vms
+from trainmaster.core.reconcile.plan import vm_steps
+from trainmaster.core.reconcile.steps import Delete
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import orphans, vm_check
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.messaging import internal_requests
+from trainmaster.messaging.internal_requests import ProvisionRequest
+from trainmaster.ports import Orphan
 
 
 def test_orphans_are_reported_first_and_deleted_by_a_later_sweep(

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shared.core.intake.job_files import UploadedObject
-from shared.errors import PermanentError
-from shared.flows import submit, upload
-from shared.flows.record import Deps
-from shared.memory.objects import MemoryObjects
-from shared.messaging import topics
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.world import World
+from trainmaster.core.intake.job_files import UploadedObject
+from trainmaster.errors import PermanentError
+from trainmaster.flows import submit, upload
+from trainmaster.flows.record import Deps
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.messaging import topics
 
 TRAINER = "gs://bucket/trainer-0.1.tar.gz"
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest"

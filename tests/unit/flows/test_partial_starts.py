@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.job import JobState
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.timeouts import EARLY_LOSSES_MAX
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.timeouts import EARLY_LOSSES_MAX
 
 A, B = "us-central1-a", "us-central1-b"
 PRIMARY = ReplicaId(TaskType.CHIEF, 0)

@@ -8,20 +8,20 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm import Vm
-from shared.core.reconcile.steps import Create
-from shared.errors import TemporaryError
-from shared.flows import provision, reconciliation
-from shared.flows.provision import LATE_S
-from shared.flows.reconciliation import DELIVERY_S, LEASE_S, REQUESTS_MAX, ROUNDS_MAX
-from shared.memory.fleet import MemoryFleet
-from shared.messaging import internal_requests, topics
-from shared.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
-from shared.ports import CreateOutcome, Loaded, Pending, PendingEntries
 from tests.support.counting import Counts, counting_fleet, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import provision, reconciliation
+from trainmaster.flows.provision import LATE_S
+from trainmaster.flows.reconciliation import DELIVERY_S, LEASE_S, REQUESTS_MAX, ROUNDS_MAX
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.messaging import internal_requests, topics
+from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
+from trainmaster.ports import CreateOutcome, Loaded, Pending, PendingEntries
 
 
 def requests(world: World) -> list[ProvisionRequest]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.actions import ReactivateReplica
-from shared.core.events import CompletionOutdated
-from shared.core.ledger import LedgerEntry
-from shared.core.model.replica import ReplicaState
-from shared.core.reporting.explain import next_steps
-from shared.core.transitions.change import Change
-from shared.errors import TemporaryError
-from shared.ports import AdmissionToken, Loaded
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World, before_next_commit
+from trainmaster.core.actions import ReactivateReplica
+from trainmaster.core.events import CompletionOutdated
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.reporting.explain import next_steps
+from trainmaster.core.transitions.change import Change
+from trainmaster.errors import TemporaryError
+from trainmaster.ports import AdmissionToken, Loaded
 
 
 @pytest.fixture

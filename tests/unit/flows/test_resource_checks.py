@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from shared.core.intake.bucket_places import BucketPlace
-from shared.core.intake.job_files import UploadedObject
-from shared.core.intake.named_resources import AllowedResources
-from shared.core.intake.registry_images import parse_registry_image
-from shared.core.model.plan import Substitution
-from shared.errors import PermanentError
-from shared.flows import upload
-from shared.memory.objects import MemoryObjects
-from shared.memory.resources import MemoryResources
-from shared.messaging import topics
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.core.intake.bucket_places import BucketPlace
+from trainmaster.core.intake.job_files import UploadedObject
+from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.core.intake.registry_images import parse_registry_image
+from trainmaster.core.model.plan import Substitution
+from trainmaster.errors import PermanentError
+from trainmaster.flows import upload
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.resources import MemoryResources
+from trainmaster.messaging import topics
 
 IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"

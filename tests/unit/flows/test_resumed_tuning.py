@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shared.errors import PermanentError
-from shared.flows.user_requests import delete_job
 from tests.support.jobs import a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
 from tests.support.world import World
+from trainmaster.errors import PermanentError
+from trainmaster.flows.user_requests import delete_job
 
 
 def test_resumed_tuning_job_starts_with_the_earlier_results(study: Study) -> None:

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm_names import vm_name
-from shared.core.timeouts import AGENT_TIMEOUT
-from shared.errors import TemporaryError
-from shared.flows import provision
-from shared.messaging.internal_requests import ProvisionRequest
 from tests.support.counting import Counts, counting_fleet
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.timeouts import AGENT_TIMEOUT
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import provision
+from trainmaster.messaging.internal_requests import ProvisionRequest
 
 REPLICAS = (CHIEF, WORKER_0, WORKER_1)
 TIMEOUT_S = AGENT_TIMEOUT.total_seconds()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from shared.core.decisions import Reason
-from shared.core.events import IncarnationRef, VmLost, VmRef
-from shared.core.model.replica import ReplicaState
-from shared.core.model.vm import LossCause
-from shared.core.model.vm_names import vm_name
-from shared.core.timeouts import STARTUP_TIMEOUT_S
-from shared.flows.record import record
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import IncarnationRef, VmLost, VmRef
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
+from trainmaster.flows.record import record
 
 
 def times_out_after(world: World, seconds: float) -> bool:

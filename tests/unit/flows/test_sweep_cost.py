@@ -10,13 +10,13 @@ from threading import Barrier
 
 import pytest
 
-from shared.core.model.replica import ReplicaState
-from shared.core.reconcile.attention import FULL_RECONCILIATION_MINUTES, needs_reconciliation
-from shared.flows import orphans, provision, sweep, vm_check
-from shared.messaging import internal_requests, topics
 from tests.support.counting import Counts, counting_fleet, counting_store
 from tests.support.jobs import WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.reconcile.attention import FULL_RECONCILIATION_MINUTES, needs_reconciliation
+from trainmaster.flows import orphans, provision, sweep, vm_check
+from trainmaster.messaging import internal_requests, topics
 
 SWEEP_S = 60
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.decisions import Reason
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm_names import vm_name
-from shared.errors import PermanentError
-from shared.messaging import google_events, internal_requests, topics
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World
 from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry, sweep
+from trainmaster.core.decisions import Reason
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.errors import PermanentError
+from trainmaster.messaging import google_events, internal_requests, topics
 
 
 @pytest.mark.parametrize(

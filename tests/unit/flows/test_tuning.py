@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.decisions import Reason
-from shared.core.model.tuning import Trial, TrialState
-from shared.messaging import agent_messages
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.study import STUDY, Study
+from trainmaster.core.decisions import Reason
+from trainmaster.core.model.tuning import Trial, TrialState
+from trainmaster.messaging import agent_messages
 
 
 def test_tuning_job_goes_from_submitted_to_succeeded_and_leaves_no_vm(study: Study) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.core.events import CancelRequested
-from shared.flows import tune
-from shared.flows.record import record
-from shared.flows.user_requests import delete_job
-from shared.memory.store import MemoryStore
-from shared.messaging.internal_requests import TuneRequest
 from tests.support.jobs import a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
+from trainmaster.core.events import CancelRequested
+from trainmaster.flows import tune
+from trainmaster.flows.record import record
+from trainmaster.flows.user_requests import delete_job
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging.internal_requests import TuneRequest
 
 
 def test_cancelled_tuning_job_cancels_its_trials_and_records_their_end(study: Study) -> None:

@@ -8,20 +8,20 @@ from typing import Any, cast
 
 import pytest
 
-from shared.core.decisions import Reason
-from shared.core.events import TrialEnded, TrialSuggested, TuningEnded
-from shared.core.model.tuning import TrialState, Tuning
-from shared.errors import PermanentError
-from shared.flows import provision, tune
-from shared.flows.reconciliation import LEASE_S
-from shared.flows.record import Deps, record
-from shared.memory.bus import MemoryBus, Message
-from shared.messaging import internal_requests, topics
-from shared.messaging.internal_requests import TuneRequest, decode_tune
-from shared.ports import Bus, Store
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
 from tests.support.world import Grid, World
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import TrialEnded, TrialSuggested, TuningEnded
+from trainmaster.core.model.tuning import TrialState, Tuning
+from trainmaster.errors import PermanentError
+from trainmaster.flows import provision, tune
+from trainmaster.flows.reconciliation import LEASE_S
+from trainmaster.flows.record import Deps, record
+from trainmaster.memory.bus import MemoryBus, Message
+from trainmaster.messaging import internal_requests, topics
+from trainmaster.messaging.internal_requests import TuneRequest, decode_tune
+from trainmaster.ports import Bus, Store
 
 
 def test_messages_delivered_twice_give_the_same_trials(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 
-from shared.core.intake.job_files import UploadedObject
-from shared.core.intake.named_resources import AllowedResources
-from shared.errors import PermanentError
-from shared.flows import submit, upload
-from shared.flows.user_requests import delete_job
-from shared.memory.objects import MemoryObjects
-from shared.messaging import google_events, topics
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
 from tests.support.world import World
+from trainmaster.core.intake.job_files import UploadedObject
+from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.errors import PermanentError
+from trainmaster.flows import submit, upload
+from trainmaster.flows.user_requests import delete_job
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.messaging import google_events, topics
 
 PACKAGE = "gs://bucket/trainer-0.1.tar.gz"
 NIGHTLY = "gs://bucket/jobs/nightly.yaml"

@@ -9,23 +9,23 @@ from contextlib import suppress
 
 import pytest
 
-from shared.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
-from shared.agent.program.environment import environment_of
-from shared.core.cluster.environment import environment
-from shared.core.cluster.tf_config import Cluster
-from shared.core.model.job import Job
-from shared.core.model.plan import Accelerator, Dialect, TaskGroup, Tpu
-from shared.core.model.replica_id import TaskType
-from shared.core.model.vm import Directive, DirectiveAction
-from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.steps import Create
-from shared.flows.vm_metadata import vm_metadata
-from shared.gcp.addresses import DnsAddresses
-from shared.jobspec import InvalidJob
-from shared.jobspec.accept import SPEC_BYTES_MAX, AcceptedSpec, accept
-from shared.wiring.agent_archive import agent_archive, agent_uri
-from shared.wiring.agent_files import agent_files
 from tests.support.jobs import a_job, a_plan, a_spec
+from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
+from trainmaster.agent.program.environment import environment_of
+from trainmaster.core.cluster.environment import environment
+from trainmaster.core.cluster.tf_config import Cluster
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import Accelerator, Dialect, TaskGroup, Tpu
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.vm import Directive, DirectiveAction
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.flows.vm_metadata import vm_metadata
+from trainmaster.gcp.addresses import DnsAddresses
+from trainmaster.jobspec import InvalidJob
+from trainmaster.jobspec.accept import SPEC_BYTES_MAX, AcceptedSpec, accept
+from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.wiring.agent_files import agent_files
 
 PROJECT = "a-project-id-of-30-characters-"
 ZONE = "us-central1-a"

@@ -8,12 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from emulators.compute.vm_tokens import TokenIssuer
-from shared.settings import settings
-from shared.wiring import authentication, core_services
 from tests.support.serving import serving
 from tests.support.world import World
 from tests.unit.functions.senders import ACCOUNT, Sender
+from trainmaster.settings import settings
+from trainmaster.wiring import authentication, core_services
+from trainmaster_emulators.compute.vm_tokens import TokenIssuer
 
 
 @pytest.fixture(scope="module")

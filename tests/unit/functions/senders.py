@@ -12,12 +12,12 @@ from pathlib import Path
 import functions_framework
 from flask.testing import FlaskClient
 
-from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
-from shared.agent.reporting.publisher import split_token
-from shared.core.model.replica import ReplicaState
-from shared.messaging import topics
 from tests.support.jobs import WORKER_0
 from tests.support.world import World
+from trainmaster.agent.reporting.publisher import split_token
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.messaging import topics
+from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 ACCOUNT = "trainmaster-worker@my-project.iam.gserviceaccount.com"

@@ -11,17 +11,17 @@ import functions_framework
 import pytest
 from flask.testing import FlaskClient
 
-from emulators.services.iap_issuer import IapIssuer
-from shared.console.iap_sign_in import ASSERTION
-from shared.core.model.job import JobState
-from shared.cost.price_list import write_price_list
-from shared.errors import PermanentError
-from shared.memory.objects import MemoryObjects
-from shared.settings import settings
-from shared.wiring import core_services, log_reader, price_list
 from tests.support.serving import serving
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_file
+from trainmaster.console.iap_sign_in import ASSERTION
+from trainmaster.core.model.job import JobState
+from trainmaster.cost.price_list import write_price_list
+from trainmaster.errors import PermanentError
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.settings import settings
+from trainmaster.wiring import core_services, log_reader, price_list
+from trainmaster_emulators.services.iap_issuer import IapIssuer
 
 SOURCE = Path(__file__).parents[3] / "functions" / "console.py"
 AUDIENCE = "/projects/17/locations/us-central1/services/trainmaster-console"

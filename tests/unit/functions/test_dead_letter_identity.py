@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 from google.pubsub_v1.types import PubsubMessage
 
-from cli.dead_letter_replay import replay_agent_event
-from shared.core.model.replica import ReplicaState
-from shared.errors import PermanentError
-from shared.gcp import dead_letter_box
-from shared.gcp.dead_letter_box import DeadLetter
-from shared.messaging import agent_messages, push, topics
-from shared.ports import IdentityError
 from tests.unit.functions.senders import NOW, Sender
+from trainmaster.cli.dead_letter_replay import replay_agent_event
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.errors import PermanentError
+from trainmaster.gcp import dead_letter_box
+from trainmaster.gcp.dead_letter_box import DeadLetter
+from trainmaster.messaging import agent_messages, push, topics
+from trainmaster.ports import IdentityError
 
 
 def test_dead_letter_is_replayed_as_of_its_publish_time(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from google.auth.exceptions import TransportError
 
-from emulators.compute.vm_tokens import TokenIssuer, VmIdentity
-from shared.core.model.replica import ReplicaState
-from shared.errors import TemporaryError
-from shared.gcp.identity_tokens import IdentityTokens
-from shared.ports import IdentityError
-from shared.settings import settings
-from shared.wiring import authentication
 from tests.unit.functions.senders import ACCOUNT, NOW, Sender
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.ports import IdentityError
+from trainmaster.settings import settings
+from trainmaster.wiring import authentication
+from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
 
 
 def test_event_is_redelivered_while_googles_keys_are_not_available(

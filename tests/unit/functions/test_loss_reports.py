@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from shared.core.model.replica import ReplicaState
-from shared.core.model.vm import LossCause
-from shared.messaging import topics
 from tests.support.jobs import WORKER_0
 from tests.support.world import World
 from tests.unit.functions.senders import NOW, Sender
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.vm import LossCause
+from trainmaster.messaging import topics
 
 AUDIT_LOG = "projects/my-project/logs/cloudaudit.googleapis.com%2Fsystem_event"
 

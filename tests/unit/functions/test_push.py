@@ -12,13 +12,13 @@ import functions_framework
 import pytest
 from flask.testing import FlaskClient
 
-from shared.errors import TemporaryError
-from shared.memory.bus import Message
-from shared.messaging import topics
-from shared.settings import settings
-from shared.wiring import core_services, fleet, intake_deps
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
+from trainmaster.errors import TemporaryError
+from trainmaster.memory.bus import Message
+from trainmaster.messaging import topics
+from trainmaster.settings import settings
+from trainmaster.wiring import core_services, fleet, intake_deps
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 SECRET = "eyJhbGciOiJSUzI1NiJ9.secret"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from shared.presentation.price import Price
-from shared.settings import Addressing, Settings, read_settings
+from trainmaster.presentation.price import Price
+from trainmaster.settings import Addressing, Settings, read_settings
 
 
 @pytest.fixture(autouse=True)

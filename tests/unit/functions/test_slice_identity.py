@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from emulators.compute.vm_tokens import VmIdentity
-from shared.core.intake.named_resources import AllowedResources
-from shared.core.model.replica import HostVm, ReplicaState
-from shared.core.model.vm import LossCause
-from shared.core.model.vm_names import vm_name
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World
 from tests.unit.functions.senders import ACCOUNT, NOW, Sender
+from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.core.model.replica import HostVm, ReplicaState
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster_emulators.compute.vm_tokens import VmIdentity
 
 OWN = "trainer@my-project.iam.gserviceaccount.com"
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from shared.core.model.plan import Plan, TaskGroup
-from shared.jobspec import InvalidJob, accept, job_id_from, parse_document
 from tests.unit.jobspec.machine_requests import machine_requests
+from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.jobspec import InvalidJob, accept, job_id_from, parse_document
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 MACHINES: Final = GOLDEN / "machines.txt"

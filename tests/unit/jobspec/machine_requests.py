@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shared.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
-from shared.jobspec.catalog.scale_tiers import TIERS
-from shared.jobspec.catalog.tpu_types import GENERATIONS, TPU_TYPES, TPU_VMS
 from tests.unit.jobspec.bodies import custom, gpus, job
+from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
+from trainmaster.jobspec.catalog.scale_tiers import TIERS
+from trainmaster.jobspec.catalog.tpu_types import GENERATIONS, TPU_TYPES, TPU_VMS
 
 Request = tuple[str, dict[str, object]]
 IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"

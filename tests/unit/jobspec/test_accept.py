@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-from shared.core.model.plan import Accelerator, Plan, Program, TaskGroup
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.jobspec import accept, parse_document
-from shared.jobspec.catalog.regions import REGION_ZONES
 from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
+from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.catalog.regions import REGION_ZONES
 
 LEGACY_JOB: Final = b"""
 # A file for gcloud ai-platform jobs submit training --config.
@@ -296,11 +296,11 @@ def test_large_job_is_accepted_in_less_than_50_ms() -> None:
 def test_import_of_jobspec_imports_only_pydantic() -> None:
     """Other packages would slow the cold start of every function."""
     program = (
-        "import sys; before = set(sys.modules); import shared.jobspec;"
+        "import sys; before = set(sys.modules); import trainmaster.jobspec;"
         "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     third_party = {name for name in process.stdout.split() if not name.startswith(("_", "cython"))}
     helpers = {"annotated_types", "typing_extensions", "typing_inspection"}
-    assert third_party - helpers == {"shared", "pydantic", "pydantic_core"}
+    assert third_party - helpers == {"trainmaster", "pydantic", "pydantic_core"}

@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.plan import Program
-from shared.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
-from shared.jobspec.catalog.machine_types import ACCELERATOR_TYPES, BUILT_IN_GPUS, LEGACY_MACHINES, N1_MACHINES
-from shared.jobspec.catalog.tpu_types import TPU_VMS
-from shared.jobspec.formats.ai_platform import AiPlatformJob, ReplicaConfig, ScaleTier, Scheduling, TrainingInput
-from shared.jobspec.formats.base_model import nested_models
-from shared.jobspec.formats.extension import Extension, SpotSpec
-from shared.jobspec.formats.vertex import (
+from tests.unit.jobspec.bodies import MINIMAL
+from trainmaster.core.model.plan import Program
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
+from trainmaster.jobspec.catalog.machine_types import ACCELERATOR_TYPES, BUILT_IN_GPUS, LEGACY_MACHINES, N1_MACHINES
+from trainmaster.jobspec.catalog.tpu_types import TPU_VMS
+from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ReplicaConfig, ScaleTier, Scheduling, TrainingInput
+from trainmaster.jobspec.formats.base_model import nested_models
+from trainmaster.jobspec.formats.extension import Extension, SpotSpec
+from trainmaster.jobspec.formats.vertex import (
     ContainerSpec,
     CustomJobSpec,
     EnvVar,
@@ -25,8 +26,7 @@ from shared.jobspec.formats.vertex import (
     VertexCustomJob,
     WorkerPoolSpec,
 )
-from shared.jobspec.reading.problems import snake_case
-from tests.unit.jobspec.bodies import MINIMAL
+from trainmaster.jobspec.reading.problems import snake_case
 
 SCALARS = (
     st.none()

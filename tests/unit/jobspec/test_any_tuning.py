@@ -8,13 +8,13 @@ from typing import Any, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.search_space import Parameter, ParameterKind
-from shared.core.model.tuning import Goal, Measurement, Trial, TrialState
-from shared.jobspec import InvalidJob, accept
-from shared.jobspec.formats.ai_platform import ScaleType
-from shared.suggesters.optuna_suggester import OptunaSuggester
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.test_any_document import ANYTHING, SCALARS
+from trainmaster.core.model.search_space import Parameter, ParameterKind
+from trainmaster.core.model.tuning import Goal, Measurement, Trial, TrialState
+from trainmaster.jobspec import InvalidJob, accept
+from trainmaster.jobspec.formats.ai_platform import ScaleType
+from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 
 ALGORITHMS = ("GRID_SEARCH", "RANDOM_SEARCH")
 NUMBERS = st.sampled_from((0, 1, 2, -1, 0.5, 1e-5, 1e300, "3", "0.25", 2**60)) | st.floats(-1e6, 1e6) | SCALARS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.jobspec import InvalidJob, accept
 from tests.unit.jobspec.bodies import custom
+from trainmaster.jobspec import InvalidJob, accept
 
 
 @pytest.mark.parametrize(

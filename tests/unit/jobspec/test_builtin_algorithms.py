@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from algorithms.arguments.tables import TABLES
-from shared.core.model.package_uri import BUILT_IN
-from shared.core.model.plan import Plan
-from shared.jobspec import InvalidJob, Problem, accept
-from shared.jobspec.catalog.algorithms import ALGORITHMS
 from tests.unit.jobspec.bodies import gpus
+from trainmaster.algorithms.arguments.tables import TABLES
+from trainmaster.core.model.package_uri import BUILT_IN
+from trainmaster.core.model.plan import Plan
+from trainmaster.jobspec import InvalidJob, Problem, accept
+from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
 
 T: Final = "trainingInput"
 ARGUMENTS: Final = {

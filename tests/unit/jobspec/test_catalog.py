@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.jobspec.catalog.machine_types import (
+from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
     GPU_COUNTS,
     GPU_NAMES,
@@ -17,14 +17,14 @@ from shared.jobspec.catalog.machine_types import (
     is_compute_machine,
     valid_gpu_counts,
 )
-from shared.jobspec.catalog.regions import REGION_ZONES
-from shared.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES, Runtime
-from shared.jobspec.catalog.scale_tiers import TIERS
-from shared.jobspec.catalog.tpu_types import TPU_MACHINES
-from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
-from shared.jobspec.formats.base_model import WireModel, nested_models
-from shared.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
-from shared.jobspec.reading.problems import FieldPath
+from trainmaster.jobspec.catalog.regions import REGION_ZONES
+from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES, Runtime
+from trainmaster.jobspec.catalog.scale_tiers import TIERS
+from trainmaster.jobspec.catalog.tpu_types import TPU_MACHINES
+from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
+from trainmaster.jobspec.formats.base_model import WireModel, nested_models
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from trainmaster.jobspec.reading.problems import FieldPath
 
 
 @pytest.mark.parametrize("gpu", RETIRED_GPUS)

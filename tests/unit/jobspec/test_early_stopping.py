@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.tuning import StoppingRule
-from shared.jobspec import AcceptedSpec, InvalidJob, accept
 from tests.support.jobs import a_spec, a_tuning_spec
+from trainmaster.core.model.tuning import StoppingRule
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, accept
 
 POOL = {
     "machineSpec": {"machineType": "n1-standard-4"},

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from shared.jobspec.accept import accept
-from shared.jobspec.fields.environment_size import VARIABLE_BYTES_MAX
-from shared.jobspec.reading.problems import InvalidJob
+from trainmaster.jobspec.accept import accept
+from trainmaster.jobspec.fields.environment_size import VARIABLE_BYTES_MAX
+from trainmaster.jobspec.reading.problems import InvalidJob
 
 UUID_ID = "a" * 36
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
-from shared.core.model.replica_id import TaskType
-from shared.jobspec import InvalidJob, accept
 from tests.support.jobs import a_spec
+from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec import InvalidJob, accept
 
 
 def policy_of(spec: object) -> ExitPolicy:

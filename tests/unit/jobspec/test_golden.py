@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from shared.jobspec import accept, parse_document
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES, MACHINES, machine_line, plan_text
 from tests.unit.jobspec.machine_requests import machine_requests
+from trainmaster.jobspec import accept, parse_document
 
 REQUESTS: Final = machine_requests()
 LINES: Final = dict(line.split(" = ", 1) for line in MACHINES.read_text(encoding="utf-8").splitlines())

@@ -8,15 +8,15 @@ from typing import Final
 
 import pytest
 
-from shared.jobspec import accept, parse_document
-from shared.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
-from shared.jobspec.catalog.runtimes import RUNTIMES
-from shared.jobspec.catalog.tpu_types import TPU_TYPES, TPU_VMS
-from shared.jobspec.fields.environment_variables import RESERVED_VARIABLES
-from shared.jobspec.formats.ai_platform import AiPlatformJob, ScaleTier
-from shared.jobspec.formats.base_model import WireModel, nested_models
-from shared.jobspec.formats.extension import CheckpointSignal, Extension, SpotSpec
-from shared.jobspec.reading.document_kinds import VERTEX, VERTEX_TUNING
+from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+from trainmaster.jobspec.catalog.tpu_types import TPU_TYPES, TPU_VMS
+from trainmaster.jobspec.fields.environment_variables import RESERVED_VARIABLES
+from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ScaleTier
+from trainmaster.jobspec.formats.base_model import WireModel, nested_models
+from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, SpotSpec
+from trainmaster.jobspec.reading.document_kinds import VERTEX, VERTEX_TUNING
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "job-format.md").read_text(encoding="utf-8")
 EXAMPLES: Final = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.jobspec import job_id_from
-from shared.jobspec.fields.job_id import JOB_ID
+from trainmaster.jobspec import job_id_from
+from trainmaster.jobspec.fields.job_id import JOB_ID
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from shared.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
-from shared.jobspec.formats.base_model import WireModel, nested_models
-from shared.jobspec.formats.extension import Extension
-from shared.jobspec.formats.vertex import VertexCustomJob, WorkerPoolSpec
-from shared.jobspec.formats.vertex_study import StudySpec
+from trainmaster.cli.main import app
+from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
+from trainmaster.jobspec.formats.base_model import WireModel, nested_models
+from trainmaster.jobspec.formats.extension import Extension
+from trainmaster.jobspec.formats.vertex import VertexCustomJob, WorkerPoolSpec
+from trainmaster.jobspec.formats.vertex_study import StudySpec
 
 PUBLISHED: Final = Path(__file__).parents[3] / "docs" / "job-schema.json"
 SCHEMA: Final[dict[str, Any]] = json.loads(PUBLISHED.read_text(encoding="utf-8"))

@@ -17,10 +17,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.exit_policy import Preset
-from shared.core.model.replica_id import TaskType
-from shared.jobspec import InvalidJob, accept, parse_document, read_document
-from shared.jobspec.manifests.convert import convert
+from trainmaster.core.model.exit_policy import Preset
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec import InvalidJob, accept, parse_document, read_document
+from trainmaster.jobspec.manifests.convert import convert
 
 FOLDER: Final = Path(__file__).parent / "manifests"
 MANIFESTS: Final = sorted(path.stem for path in FOLDER.glob("*.yaml"))

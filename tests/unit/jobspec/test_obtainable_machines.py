@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.model.plan import Plan
-from shared.jobspec import InvalidJob, Problem, accept
 from tests.unit.jobspec.bodies import custom, gpus
+from trainmaster.core.model.plan import Plan
+from trainmaster.jobspec import InvalidJob, Problem, accept
 
 OWN_IMAGE = "projects/my-project/global/images/with-driver-535"
 

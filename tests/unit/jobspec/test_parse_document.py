@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from shared.jobspec import InvalidJob, parse_document
-from shared.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
+from trainmaster.jobspec import InvalidJob, parse_document
+from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 
 
 def problem_of(data: bytes, name: str = "jobs/job.yaml") -> str:

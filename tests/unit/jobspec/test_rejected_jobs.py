@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from shared.jobspec import InvalidJob, Problem, accept, parse_document
 from tests.unit.jobspec.bodies import CUSTOM, MINIMAL, custom, gpus, job
+from trainmaster.jobspec import InvalidJob, Problem, accept, parse_document
 
 T: Final = "trainingInput"
 

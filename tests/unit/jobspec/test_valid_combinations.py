@@ -7,10 +7,10 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.plan import Dialect
-from shared.jobspec import accept
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.machine_requests import IMAGE
+from trainmaster.core.model.plan import Dialect
+from trainmaster.jobspec import accept
 
 PACKAGES: Final = {"packageUris": MINIMAL["packageUris"], "pythonModule": "trainer.task"}
 COMPUTE: Final = st.sampled_from(("n1-standard-4", "n2-standard-8", "g2-standard-12", "c4-standard-8"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.core.model.tuning import Measurement, Point
-from shared.messaging.agent_messages import EARLIER_MAX, decode_replica_exit
 from tests.contract.release_corpus import MESSAGES
+from trainmaster.core.model.tuning import Measurement, Point
+from trainmaster.messaging.agent_messages import EARLIER_MAX, decode_replica_exit
 
 
 def decode(metric: dict[str, Any]) -> Measurement | None:

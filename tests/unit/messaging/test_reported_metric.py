@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from shared.agent.metric import metric_report
-from shared.core.model.tuning import Measurement
-from shared.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
+from trainmaster.agent.metric import metric_report
+from trainmaster.core.model.tuning import Measurement
+from trainmaster.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
 
 
 def test_measurements_are_decoded_in_their_order() -> None:

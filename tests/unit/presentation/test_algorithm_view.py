@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.core.model.job import Job, JobState
-from shared.core.model.tuning import Trial, TrialState
-from shared.flows.intake import new_job
-from shared.jobspec import accept
-from shared.presentation.job_view import service_view
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.tuning import Trial, TrialState
+from trainmaster.flows.intake import new_job
+from trainmaster.jobspec import accept
+from trainmaster.presentation.job_view import service_view
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 FRAMEWORK = {"framework": "XGBOOST", "runtimeVersion": "xgboost-3.2", "pythonVersion": "3.11"}

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from shared.errors import TemporaryError
-from shared.ports.metrics import Metric
-from shared.presentation.utilization import bytes_words, read_idle_gpus, read_latest
 from tests.support.metrics import FakeMetrics
 from tests.support.world import World
+from trainmaster.errors import TemporaryError
+from trainmaster.ports.metrics import Metric
+from trainmaster.presentation.utilization import bytes_words, read_idle_gpus, read_latest
 
 
 @pytest.fixture

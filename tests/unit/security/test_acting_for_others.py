@@ -9,18 +9,18 @@ from typing import Any, Final
 import pytest
 from pydantic import ValidationError
 
-from shared.core.intake.job_files import UploadedObject
-from shared.core.intake.named_resources import AllowedResources, NamedResource, ResourceKind
-from shared.core.model import vm_names
-from shared.core.model.vm_names import vm_name
-from shared.errors import PermanentError, TemporaryError
-from shared.flows import submit, upload
-from shared.jobspec import accept
-from shared.memory.objects import MemoryObjects
-from shared.messaging import topics
-from shared.settings import Settings
 from tests.support.jobs import CHIEF, START, a_spec
 from tests.support.world import World
+from trainmaster.core.intake.job_files import UploadedObject
+from trainmaster.core.intake.named_resources import AllowedResources, NamedResource, ResourceKind
+from trainmaster.core.model import vm_names
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import submit, upload
+from trainmaster.jobspec import accept
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.messaging import topics
+from trainmaster.settings import Settings
 
 ACCOUNT: Final = "finance-prod@my-project.iam.gserviceaccount.com"
 NETWORK: Final = "projects/123/global/networks/prod"

@@ -10,26 +10,26 @@ from typing import Any, Final
 
 import pytest
 
-from cli.logs import _coloured, _json, _plain
-from cli.output import make_visible, print_table
-from shared.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
-from shared.agent.program.environment import command_of, environment_of
-from shared.agent.reporting.log_entry import entry_of
-from shared.agent.reporting.serial_console import Stream
-from shared.console.pages.labels_form import parse_labels
-from shared.core.intake.job_files import UploadedObject
-from shared.core.intake.named_resources import AllowedResources
-from shared.errors import PermanentError
-from shared.flows import upload
-from shared.flows.upload import FILE_BYTES_MAX
-from shared.jobspec import JOB_ID, InvalidJob, accept
-from shared.memory.access import MemoryAccess
-from shared.memory.objects import MemoryObjects
-from shared.presentation.log_reader import LogLine
-from shared.wiring.agent_files import agent_files
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, TOKENS, Api, an_app
 from tests.support.jobs import a_spec
 from tests.support.world import World
+from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
+from trainmaster.agent.program.environment import command_of, environment_of
+from trainmaster.agent.reporting.log_entry import entry_of
+from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.cli.logs import _coloured, _json, _plain
+from trainmaster.cli.output import make_visible, print_table
+from trainmaster.console.pages.labels_form import parse_labels
+from trainmaster.core.intake.job_files import UploadedObject
+from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.errors import PermanentError
+from trainmaster.flows import upload
+from trainmaster.flows.upload import FILE_BYTES_MAX
+from trainmaster.jobspec import JOB_ID, InvalidJob, accept
+from trainmaster.memory.access import MemoryAccess
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.presentation.log_reader import LogLine
+from trainmaster.wiring.agent_files import agent_files
 
 TUNING_JOBS: Final = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
 METACHARACTERS: Final = ("$(touch pwned)", "`touch pwned`", "; touch pwned;", "a' || touch pwned #", 'a"\n#!/bin/sh\n')
@@ -125,7 +125,7 @@ def test_free_text_reaches_the_program_unchanged_and_never_a_shell(text: str) ->
 
 def test_startup_script_is_static_and_does_not_evaluate_metadata() -> None:
     script = agent_files("gs://b/agent/0.zip")["startup-script"]
-    assert script == Path("shared/agent/startup.sh").read_text(encoding="utf-8")
+    assert script == Path("shared/trainmaster/agent/startup.sh").read_text(encoding="utf-8")
     code = [line for line in script.splitlines() if not line.lstrip().startswith("#")]
     assert not [
         line for line in code if "eval " in line or "trainmaster-vm-config" in line or "trainmaster-directive" in line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.gcp.compute_fleet.fleet import parse_heartbeat
-from shared.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
+from trainmaster.gcp.compute_fleet.fleet import parse_heartbeat
+from trainmaster.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
 
 TEXTS = [
     "",

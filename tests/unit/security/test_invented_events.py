@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from shared.core.model.replica import ReplicaState
-from shared.flows import replica_exit
-from shared.messaging.agent_messages import decode_replica_exit
 from tests.support.jobs import WORKER_0, a_spec
 from tests.support.world import World
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.flows import replica_exit
+from trainmaster.messaging.agent_messages import decode_replica_exit
 
 
 def send_invented_events(world: World, attempt: int) -> None:

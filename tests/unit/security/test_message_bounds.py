@@ -11,11 +11,11 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shared.errors import PermanentError
-from shared.messaging import agent_messages, google_events, internal_requests
-from shared.messaging.decoding import MessageModel
 from tests.support.jobs import CHIEF
 from tests.support.world import World
+from trainmaster.errors import PermanentError
+from trainmaster.messaging import agent_messages, google_events, internal_requests
+from trainmaster.messaging.decoding import MessageModel
 
 FIRESTORE_MAX: Final = 2**63 - 1
 HUGE: Final = 10**30

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from shared.memory.bus import ATTRIBUTE_BYTES_MAX
+from trainmaster.memory.bus import ATTRIBUTE_BYTES_MAX
 
 TIMEOUT_S: Final = 60.0
 TOKEN_CHARS: Final = 1200

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from shared.agent.control.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
-from shared.agent.program.process_table import kill_marked
-from shared.wiring.agent_archive import agent_archive, agent_uri
-from shared.wiring.agent_files import agent_files
+from trainmaster.agent.control.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
+from trainmaster.agent.program.process_table import kill_marked
+from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.wiring.agent_files import agent_files
 
 from .cloud import TIMEOUT_S, Cloud
 

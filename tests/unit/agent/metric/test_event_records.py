@@ -14,8 +14,8 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 
-from shared.agent.metric.event_records import CorruptRecordError, Scalar, masked_crc32c, parse_event, parse_records
 from tests.support.event_files import event, event_file
+from trainmaster.agent.metric.event_records import CorruptRecordError, Scalar, masked_crc32c, parse_event, parse_records
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.tfevents"))
 TAG = "accuracy"

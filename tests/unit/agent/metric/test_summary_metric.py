@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shared.agent.metric import summary_metric
-from shared.agent.metric.summary_metric import (
+from tests.support.event_files import event, event_file
+from trainmaster.agent.metric import summary_metric
+from trainmaster.agent.metric.summary_metric import (
     FILES_MAX,
     INTERVAL_S,
     LOAD_MAX,
@@ -15,9 +16,8 @@ from shared.agent.metric.summary_metric import (
     SummaryMetric,
     select_newest,
 )
-from shared.agent.setup.cloud_storage import StoredObject
-from shared.agent.setup.setup_errors import new_setup_error
-from tests.support.event_files import event, event_file
+from trainmaster.agent.setup.cloud_storage import StoredObject
+from trainmaster.agent.setup.setup_errors import new_setup_error
 
 TAG = "accuracy"
 FOLDER = "gs://b/d/3"

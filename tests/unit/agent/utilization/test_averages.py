@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.agent.utilization.averages import Averages, Sample
-from shared.agent.utilization.gpus import GpuReading
-from shared.agent.utilization.machine import MachineReading
-from shared.agent.utilization.network import Traffic
+from trainmaster.agent.utilization.averages import Averages, Sample
+from trainmaster.agent.utilization.gpus import GpuReading
+from trainmaster.agent.utilization.machine import MachineReading
+from trainmaster.agent.utilization.network import Traffic
 
 
 def a_sample(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.utilization.gpus import FAILURES_MAX, GpuReading, Gpus, parse_readings
+from trainmaster.agent.utilization.gpus import FAILURES_MAX, GpuReading, Gpus, parse_readings
 
 
 def install(folder: Path, script: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.agent.utilization.machine import OwnCgroup, OwnProcesses, WholeMachine, find_machine
+from trainmaster.agent.utilization.machine import OwnCgroup, OwnProcesses, WholeMachine, find_machine
 
 MEMINFO = """\
 MemTotal:       4000000 kB

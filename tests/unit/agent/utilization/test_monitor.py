@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from shared.agent.control.vm_config import IncarnationKey, SliceHost
-from shared.agent.google_http.http_call import HttpError
-from shared.agent.utilization import monitor as module
-from shared.agent.utilization.gpus import GpuReading
-from shared.agent.utilization.machine import MachineReading
-from shared.agent.utilization.monitor import REFUSALS_MAX, Sources, UtilizationMonitor
-from shared.agent.utilization.network import Traffic
-from shared.agent.utilization.time_series import CPU, SeriesOrigin
 from tests.integration.agent.support.vm import agent_identity
 from tests.support.stack import eventually
+from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost
+from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.utilization import monitor as module
+from trainmaster.agent.utilization.gpus import GpuReading
+from trainmaster.agent.utilization.machine import MachineReading
+from trainmaster.agent.utilization.monitor import REFUSALS_MAX, Sources, UtilizationMonitor
+from trainmaster.agent.utilization.network import Traffic
+from trainmaster.agent.utilization.time_series import CPU, SeriesOrigin
 
 WITHIN_S = 60.0
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shared.agent.utilization.network import Traffic, read_traffic
+from trainmaster.agent.utilization.network import Traffic, read_traffic
 
 HEAD = "Inter-|   Receive |  Transmit\n face |bytes packets errs|bytes packets errs\n"
 

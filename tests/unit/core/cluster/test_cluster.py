@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from shared.core.cluster.environment import environment
-from shared.core.cluster.tf_config import Cluster
-from shared.core.model.plan import Container, Dialect, Program, TaskGroup, Tpu
-from shared.core.model.replica_id import ReplicaId, TaskType
 from tests.support.jobs import a_job, a_plan, a_spec
+from trainmaster.core.cluster.environment import environment
+from trainmaster.core.cluster.tf_config import Cluster
+from trainmaster.core.model.plan import Container, Dialect, Program, TaskGroup, Tpu
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
 
 def a_cluster(*groups: TaskGroup) -> Cluster:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.agent.control.number_ranges import expand
-from shared.core.cluster.number_ranges import as_number_range
+from trainmaster.agent.control.number_ranges import expand
+from trainmaster.core.cluster.number_ranges import as_number_range
 
 
 def test_numbered_names_are_a_rule() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.model.learning_curve import (
+from trainmaster.core.model.learning_curve import (
     CURVES_BYTES_MAX,
     POINT_BYTES,
     POINTS_MAX,
@@ -13,7 +13,7 @@ from shared.core.model.learning_curve import (
     merge_measurements,
     points_max,
 )
-from shared.core.model.tuning import TRIALS_MAX, Measurement
+from trainmaster.core.model.tuning import TRIALS_MAX, Measurement
 
 LIMIT = 8
 

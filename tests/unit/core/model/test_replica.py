@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.core.model.replica import PAST_KEPT, EndKind, HostVm, PastIncarnation
 from tests.support.jobs import WORKER_0, a_charged_exit, a_replica, at
+from trainmaster.core.model.replica import PAST_KEPT, EndKind, HostVm, PastIncarnation
 
 
 def test_previous_incarnation_is_the_one_just_before_the_present() -> None:

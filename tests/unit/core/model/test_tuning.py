@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.job import public_id
-from shared.core.model.search_space import format_number
-from shared.core.model.tuning import Goal, Tuning, trial_id, trial_number, tuning_job_id
 from tests.support.tuning_jobs import RATE, a_trial
+from trainmaster.core.model.job import public_id
+from trainmaster.core.model.search_space import format_number
+from trainmaster.core.model.tuning import Goal, Tuning, trial_id, trial_number, tuning_job_id
 
 
 def test_best_trials_come_first_and_those_without_a_metric_last() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.replica_id import ReplicaId
-from shared.core.model.vm_names import (
+from tests.support.jobs import CHIEF, WORKER_0
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm_names import (
     HASH_DIGITS,
     job_hash,
     job_hash_in,
@@ -17,7 +18,6 @@ from shared.core.model.vm_names import (
     slug,
     vm_name,
 )
-from tests.support.jobs import CHIEF, WORKER_0
 
 
 @pytest.mark.parametrize("job_id", ["digits_1", "A" * 128, "Z_", "x__y"])

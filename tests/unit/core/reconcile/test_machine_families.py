@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.plan import Accelerator, TaskGroup
-from shared.core.model.replica_id import TaskType
-from shared.core.reconcile.machine_families import (
+from tests.support.jobs import a_plan
+from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.reconcile.machine_families import (
     boot_disk_type,
     boot_disk_types,
     has_gpus,
     needs_compact_placement,
     supports_live_migration,
 )
-from tests.support.jobs import a_plan
 
 T4 = Accelerator("nvidia-tesla-t4", 1)
 

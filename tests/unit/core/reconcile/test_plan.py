@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.job import Job, JobState, Placement, State
-from shared.core.model.plan import TaskGroup, Tpu, TpuQueue
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
-from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.desired import is_spot
-from shared.core.reconcile.plan import CREATED_ANSWERS_MAX, plan
-from shared.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, ReportLoss, Step
-from shared.core.timeouts import STARTUP_TIMEOUT_S
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
+from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.plan import TaskGroup, Tpu, TpuQueue
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.desired import is_spot
+from trainmaster.core.reconcile.plan import CREATED_ANSWERS_MAX, plan
+from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, ReportLoss, Step
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 
 NOW = at(100)
 RUN_1 = Directive(1, 1, DirectiveAction.RUN)

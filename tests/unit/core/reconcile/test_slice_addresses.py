@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.job import Job, JobState, State
-from shared.core.model.plan import TaskGroup, Tpu
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
-from shared.core.model.vm_names import vm_name
-from shared.core.reconcile.plan import plan
-from shared.core.reconcile.startup_timeout import find_startup_timeouts
-from shared.core.reconcile.steps import Await, Create, Direct, Step
-from shared.core.timeouts import STARTUP_TIMEOUT_S
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.plan import TaskGroup, Tpu
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.plan import plan
+from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
+from trainmaster.core.reconcile.steps import Await, Create, Direct, Step
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 
 TPU = Tpu("v5litepod-16", "r", hosts=4)
 TWO_SLICES = (TaskGroup(TaskType.WORKER, 2, "", tpu=TPU),)

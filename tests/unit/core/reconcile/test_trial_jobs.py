@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.cluster.environment import environment
-from shared.core.cluster.tf_config import Cluster
-from shared.core.model.plan import Container, Dialect, Program, TaskGroup
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.search_space import Parameter, ParameterKind
-from shared.core.model.tuning import EarlierTrial, Trial, Tuning
-from shared.core.reconcile.trial_jobs import results_to_resume, trial_job
 from tests.support.jobs import a_plan, at
 from tests.support.tuning_jobs import a_tuning_job
+from trainmaster.core.cluster.environment import environment
+from trainmaster.core.cluster.tf_config import Cluster
+from trainmaster.core.model.plan import Container, Dialect, Program, TaskGroup
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.search_space import Parameter, ParameterKind
+from trainmaster.core.model.tuning import EarlierTrial, Trial, Tuning
+from trainmaster.core.reconcile.trial_jobs import results_to_resume, trial_job
 
 TRIAL = Trial(1, ("0.01", "2"))
 

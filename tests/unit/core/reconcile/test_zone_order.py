@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.plan import Accelerator, TaskGroup, Tpu
-from shared.core.model.replica_id import TaskType
-from shared.core.reconcile.zone_order import Stockout, machine_kind, move_to_end, zones_with_stockout
-from shared.core.timeouts import STOCKOUT_MEMORY
 from tests.support.jobs import a_plan, at
+from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.reconcile.zone_order import Stockout, machine_kind, move_to_end, zones_with_stockout
+from trainmaster.core.timeouts import STOCKOUT_MEMORY
 
 A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
 CPU = "n1-standard-4"

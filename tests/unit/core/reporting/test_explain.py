@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.decisions import Rule
-from shared.core.events import CapacityErrorKind, VmsNotCreated
-from shared.core.ledger import fold
-from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
-from shared.core.model.job import JobState, Placement, State
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.reporting.explain import concerns, differences, next_steps, rules_passed_over
-from shared.core.rules.admission_queue import Wait
-from shared.core.rules.judge import judge
 from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at
 from tests.support.world import World
+from trainmaster.core.decisions import Rule
+from trainmaster.core.events import CapacityErrorKind, VmsNotCreated
+from trainmaster.core.ledger import fold
+from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
+from trainmaster.core.model.job import JobState, Placement, State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.reporting.explain import concerns, differences, next_steps, rules_passed_over
+from trainmaster.core.rules.admission_queue import Wait
+from trainmaster.core.rules.judge import judge
 
 
 def a_world() -> World:

@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from shared.core.ledger import fold
-from shared.core.model.job import JobState
-from shared.core.reporting.history import read_history
-from shared.core.reporting.phases import Phase, Span, job_spans, replica_spans
-from shared.presentation.ml_units import usage
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_spec
 from tests.support.machine_time import world_goodput
 from tests.support.world import World
+from trainmaster.core.ledger import fold
+from trainmaster.core.model.job import JobState
+from trainmaster.core.reporting.history import read_history
+from trainmaster.core.reporting.phases import Phase, Span, job_spans, replica_spans
+from trainmaster.presentation.ml_units import usage
 
 
 def a_job_with_faults() -> World:

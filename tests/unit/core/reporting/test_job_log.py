@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.actions import AcceptJob
-from shared.core.decisions import Decision, Reason, Rule
-from shared.core.events import Event, JobSubmitted, TrialEnded, TrialSuggested, TuningEnded
-from shared.core.ledger import LedgerEntry, counters
-from shared.core.model.job import Job, JobState, State
-from shared.core.model.plan import Substitution
-from shared.core.model.tuning import Measurement, TrialState
-from shared.core.reporting.job_log import Severity, service_lines
-from shared.core.rules.judge import judge
 from tests.support.jobs import a_job, a_plan, at
 from tests.support.tuning_jobs import a_tuning_job
+from trainmaster.core.actions import AcceptJob
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import Event, JobSubmitted, TrialEnded, TrialSuggested, TuningEnded
+from trainmaster.core.ledger import LedgerEntry, counters
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.tuning import Measurement, TrialState
+from trainmaster.core.reporting.job_log import Severity, service_lines
+from trainmaster.core.rules.judge import judge
 
 NOW = at(100)
 BEGINS = TrialSuggested("digits_1", 2, ("0.01", "2"), NOW)

@@ -6,10 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.reporting.lost_work import Loss, LostWork, WrittenObjects, is_checkpoint, lost_work, written_objects
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, at
 from tests.support.machine_time import world_goodput
 from tests.support.world import World
+from trainmaster.core.reporting.lost_work import (
+    Loss,
+    LostWork,
+    WrittenObjects,
+    is_checkpoint,
+    lost_work,
+    written_objects,
+)
 
 LOSS = Loss(WORKER_0, 1, 1, machines=2, start=at(100), at=at(500), resumed_at=at(600))
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from shared.core.model.replica_id import ReplicaId
-from shared.core.reporting.phases import Phase, Span, replica_spans
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_spec, at
 from tests.support.machine_time import world_goodput
 from tests.support.world import World
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.reporting.phases import Phase, Span, replica_spans
 
 MACHINES = (CHIEF, WORKER_0, WORKER_1)
 

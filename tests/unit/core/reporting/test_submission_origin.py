@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.reporting.submission_origin import describe_origin
 from tests.support.world import World
+from trainmaster.core.reporting.submission_origin import describe_origin
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.job import Job, JobState
-from shared.core.model.plan import Accelerator, TaskGroup, Tpu
-from shared.core.model.replica_id import TaskType
-from shared.core.rules.admission_queue import limit_problem, queued_jobs, resource_needs, vcpus, wait_of
 from tests.support.jobs import a_job, a_plan, at
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.rules.admission_queue import limit_problem, queued_jobs, resource_needs, vcpus, wait_of
 
 T4 = "nvidia-tesla-t4"
 

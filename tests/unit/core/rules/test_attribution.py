@@ -7,20 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.actions import Budget, HoldReplica, ReplaceVm, RerunJob, RestartReplica
-from shared.core.events import ReplicaExited
-from shared.core.evolve import apply, evolve
-from shared.core.model.exit_policy import Blame
-from shared.core.model.job import Budgets, Job, LastRerun, State
-from shared.core.model.plan import TaskGroup
-from shared.core.model.replica import PastIncarnation, Replica, ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import DirectiveAction, LossCause
-from shared.core.reconcile.desired import desired_vms
-from shared.core.reporting.explain import next_steps
-from shared.core.rules.attribution import explains, explains_rerun, may_be_collateral
-from shared.core.rules.judge import judge
-from shared.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
 from tests.support.decisions import action_of
 from tests.support.jobs import (
     CHIEF,
@@ -36,6 +22,20 @@ from tests.support.jobs import (
     exited,
     lost,
 )
+from trainmaster.core.actions import Budget, HoldReplica, ReplaceVm, RerunJob, RestartReplica
+from trainmaster.core.events import ReplicaExited
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.exit_policy import Blame
+from trainmaster.core.model.job import Budgets, Job, LastRerun, State
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.replica import PastIncarnation, Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import DirectiveAction, LossCause
+from trainmaster.core.reconcile.desired import desired_vms
+from trainmaster.core.reporting.explain import next_steps
+from trainmaster.core.rules.attribution import explains, explains_rerun, may_be_collateral
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
 
 NOW = at(100)
 EVALUATOR = ReplicaId(TaskType.EVALUATOR, 0)

@@ -7,14 +7,14 @@ from typing import Final
 
 import pytest
 
-from shared.core.actions import ContinueProvisioning, RerunJob
-from shared.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
-from shared.core.evolve import evolve
-from shared.core.model.job import Budgets, JobState, Placement, State
-from shared.core.model.replica import ReplicaState
-from shared.core.rules.judge import judge
 from tests.support.decisions import Case, action_of, check_case
 from tests.support.jobs import START, WORKER_0, a_job, a_replica, a_state, at
+from trainmaster.core.actions import ContinueProvisioning, RerunJob
+from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
+from trainmaster.core.evolve import evolve
+from trainmaster.core.model.job import Budgets, JobState, Placement, State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.rules.judge import judge
 
 NOW = at(100)
 WEEK_S = 7 * 86400

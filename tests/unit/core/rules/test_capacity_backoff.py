@@ -8,16 +8,16 @@ from itertools import pairwise
 
 import pytest
 
-from shared.core.actions import Budget, CancelJob, ContinueProvisioning, FailJob, RerunJob
-from shared.core.decisions import Decision, Reason, Rule
-from shared.core.events import CapacityErrorKind, Deadline, DeadlinePassed, VmsNotCreated
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import JobState, Placement, State
-from shared.core.model.replica import ReplicaState
-from shared.core.rules.capacity_backoff import is_too_early, next_request_at
-from shared.core.rules.judge import judge
 from tests.support.decisions import action_of
 from tests.support.jobs import WORKER_0, a_job, a_plan, a_replica, a_state, at
+from trainmaster.core.actions import Budget, CancelJob, ContinueProvisioning, FailJob, RerunJob
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import CapacityErrorKind, Deadline, DeadlinePassed, VmsNotCreated
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import JobState, Placement, State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.rules.capacity_backoff import is_too_early, next_request_at
+from trainmaster.core.rules.judge import judge
 
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-f")
 WEEK_S = 7 * 24 * 3600

@@ -10,15 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.exit_policy import Blame
-from shared.core.model.job import JobState, State
-from shared.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.rules import causes
-from shared.core.rules.attribution import explains
-from shared.core.rules.causes import Causes
-from shared.core.rules.explained_charge import explained_charges
-from shared.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
 from tests.support.jobs import (
     CHIEF,
     WORKER_0,
@@ -31,6 +22,15 @@ from tests.support.jobs import (
     a_state,
     at,
 )
+from trainmaster.core.model.exit_policy import Blame
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.rules import causes
+from trainmaster.core.rules.attribution import explains
+from trainmaster.core.rules.causes import Causes
+from trainmaster.core.rules.explained_charge import explained_charges
+from trainmaster.core.timeouts import EARLY_NOTICE_MAX, LOSS_REPORT_DELAY_MAX
 
 EVALUATOR = ReplicaId(TaskType.EVALUATOR, 0)
 SIZE = 200

@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shared.core.actions import FailJob, ReplaceVm
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import Job, JobState, Placement, State
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.vm import LossCause
-from shared.core.rules.judge import judge
-from shared.core.timeouts import EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
 from tests.support.decisions import summarize
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, lost, ready
+from trainmaster.core.actions import FailJob, ReplaceVm
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.timeouts import EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
 
 PREPARING = a_job(JobState.PREPARING)
 ONE_ZONE = a_job(JobState.PREPARING, a_plan(zones=("us-central1-a",)))

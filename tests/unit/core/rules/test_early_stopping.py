@@ -8,17 +8,17 @@ from typing import Final
 
 import pytest
 
-from shared.core.actions import CancelJob, RecordMeasurements
-from shared.core.events import Event, StopRequested, TrialEnded, TrialsMeasured, TrialUnpromising
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import Job, JobState, State
-from shared.core.model.learning_curve import TrialReport
-from shared.core.model.tuning import Measurement, Point, Trial, TrialOf, TrialState, Tuning
-from shared.core.rules.early_stopping import TRIALS_READ_MAX, trials_to_measure
-from shared.core.rules.judge import judge
 from tests.support.decisions import action_of, check_case
 from tests.support.jobs import START, a_job, at
 from tests.support.tuning_jobs import LAYERS, RATE, a_tuning_job
+from trainmaster.core.actions import CancelJob, RecordMeasurements
+from trainmaster.core.events import Event, StopRequested, TrialEnded, TrialsMeasured, TrialUnpromising
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.learning_curve import TrialReport
+from trainmaster.core.model.tuning import Measurement, Point, Trial, TrialOf, TrialState, Tuning
+from trainmaster.core.rules.early_stopping import TRIALS_READ_MAX, trials_to_measure
+from trainmaster.core.rules.judge import judge
 
 NOW = at(100)
 COMPARISON = "its best accuracy up to step 5 is 0.1, worse than 0.6, the median of the means of 5 completed trials"

@@ -7,15 +7,6 @@ from itertools import permutations
 
 import pytest
 
-from shared.core.actions import Ignore, RefundCharge
-from shared.core.events import ChargeExplained, Event
-from shared.core.evolve import apply, evolve
-from shared.core.model.exit_policy import Blame
-from shared.core.model.job import JobState, State
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.replica_id import ReplicaId
-from shared.core.rules.explained_charge import explained_charges
-from shared.core.rules.judge import judge
 from tests.support.decisions import action_of
 from tests.support.jobs import (
     CHIEF,
@@ -31,6 +22,15 @@ from tests.support.jobs import (
     exited,
     lost,
 )
+from trainmaster.core.actions import Ignore, RefundCharge
+from trainmaster.core.events import ChargeExplained, Event
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.exit_policy import Blame
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.rules.explained_charge import explained_charges
+from trainmaster.core.rules.judge import judge
 
 NOW = at(500)
 

@@ -7,8 +7,10 @@ from typing import Final, get_args
 
 import pytest
 
-from shared.core.actions import CancelJob, Ignore
-from shared.core.events import (
+from tests.support.decisions import Case, action_of, check_case
+from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at, exited, ready
+from trainmaster.core.actions import CancelJob, Ignore
+from trainmaster.core.events import (
     AllReady,
     CancelRequested,
     Deadline,
@@ -19,11 +21,9 @@ from shared.core.events import (
     LabelsChanged,
     ProvisioningStarted,
 )
-from shared.core.model.job import JobState, Label
-from shared.core.model.replica import ReplicaState
-from shared.core.rules.judge import ENDED_JOB_RULES, LIVE_JOB_RULES, REPLICA_RULES, judge
-from tests.support.decisions import Case, action_of, check_case
-from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at, exited, ready
+from trainmaster.core.model.job import JobState, Label
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.rules.judge import ENDED_JOB_RULES, LIVE_JOB_RULES, REPLICA_RULES, judge
 
 NOW = at(100)
 RUNNING = a_state()

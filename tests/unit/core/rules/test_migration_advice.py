@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.events import ExitCause, ProgramError
-from shared.core.rules.messages import replica_failed, summary
-from shared.core.rules.migration_advice import advice
 from tests.support.jobs import CHIEF, exited
+from trainmaster.core.events import ExitCause, ProgramError
+from trainmaster.core.rules.messages import replica_failed, summary
+from trainmaster.core.rules.migration_advice import advice
 
 
 def error(type_: str, message: str) -> ProgramError:

@@ -6,20 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.actions import HoldReplica, ReactivateReplica, ReplaceVm, RestartReplica
-from shared.core.decisions import Decision, Reason, Rule
-from shared.core.events import CompletionOutdated
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import JobState, State
-from shared.core.model.plan import TaskGroup
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.model.vm import LossCause
-from shared.core.reconcile.desired import desired_vms
-from shared.core.reconcile.plan import vm_steps
-from shared.core.rules.explained_charge import explained_charges
-from shared.core.rules.judge import judge
-from shared.core.rules.reactivation import replicas_to_reactivate
 from tests.support.jobs import (
     CHIEF,
     WORKER_0,
@@ -35,6 +21,20 @@ from tests.support.jobs import (
     exited,
     lost,
 )
+from trainmaster.core.actions import HoldReplica, ReactivateReplica, ReplaceVm, RestartReplica
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import CompletionOutdated
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.plan import TaskGroup
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.reconcile.desired import desired_vms
+from trainmaster.core.reconcile.plan import vm_steps
+from trainmaster.core.rules.explained_charge import explained_charges
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.rules.reactivation import replicas_to_reactivate
 
 NOW = at(1000)
 RESTARTING = a_replica(CHIEF, ReplicaState.RESTARTING, incarnation=2, lost_at=at(500), ordered_at=at(500))

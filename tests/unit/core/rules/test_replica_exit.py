@@ -8,16 +8,6 @@ from typing import Final
 
 import pytest
 
-from shared.core.actions import Budget, FailJob, RerunJob, RestartReplica
-from shared.core.events import ExitCause, ProgramError, ReplicaExited
-from shared.core.evolve import evolve
-from shared.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
-from shared.core.model.job import Budgets, JobState, State
-from shared.core.model.replica import ReplicaState
-from shared.core.model.replica_id import TaskType
-from shared.core.reconcile.desired import desired_vms
-from shared.core.rules.judge import judge
-from shared.core.timeouts import LOSS_REPORT_DELAY_MAX
 from tests.support.decisions import Case, action_of, check_case, summarize
 from tests.support.jobs import (
     CHIEF,
@@ -32,6 +22,16 @@ from tests.support.jobs import (
     exited,
     lost,
 )
+from trainmaster.core.actions import Budget, FailJob, RerunJob, RestartReplica
+from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
+from trainmaster.core.evolve import evolve
+from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
+from trainmaster.core.model.job import Budgets, JobState, State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.reconcile.desired import desired_vms
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.timeouts import LOSS_REPORT_DELAY_MAX
 
 NOW = at(100)
 OWN = "trainer/task.py:41 in main"

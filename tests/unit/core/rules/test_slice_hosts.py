@@ -7,15 +7,15 @@ from itertools import permutations
 
 import pytest
 
-from shared.core.decisions import Reason, Rule
-from shared.core.events import Event
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import JobState, State
-from shared.core.model.plan import TaskGroup, Tpu
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.replica_id import ReplicaId, TaskType
-from shared.core.rules.judge import judge
 from tests.support.jobs import a_job, a_plan, at, exited, ready
+from trainmaster.core.decisions import Reason, Rule
+from trainmaster.core.events import Event
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.plan import TaskGroup, Tpu
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.rules.judge import judge
 
 SLICE = ReplicaId(TaskType.CHIEF, 0)
 HOSTS = 4

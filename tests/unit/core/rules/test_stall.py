@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.actions import Budget, FailJob, HoldReplica, RerunJob, RestartReplica
-from shared.core.decisions import Reason, Rule
-from shared.core.events import ChargeExplained, ExitCause, ReplicaExited
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import RERUNS_MAX, STALLS_MAX, Budgets, State
-from shared.core.model.replica import EndKind, PastIncarnation, ReplicaState
-from shared.core.rules.explained_charge import explained_charges
-from shared.core.rules.judge import judge
 from tests.support.decisions import action_of
 from tests.support.jobs import CHIEF, WORKER_0, a_charged_exit, a_job, a_lost_vm, a_plan, a_replica, a_state, at, exited
+from trainmaster.core.actions import Budget, FailJob, HoldReplica, RerunJob, RestartReplica
+from trainmaster.core.decisions import Reason, Rule
+from trainmaster.core.events import ChargeExplained, ExitCause, ReplicaExited
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import RERUNS_MAX, STALLS_MAX, Budgets, State
+from trainmaster.core.model.replica import EndKind, PastIncarnation, ReplicaState
+from trainmaster.core.rules.explained_charge import explained_charges
+from trainmaster.core.rules.judge import judge
 
 NOW = at(1_000)
 

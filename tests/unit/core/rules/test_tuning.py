@@ -7,8 +7,11 @@ from typing import Final
 
 import pytest
 
-from shared.core.actions import FailJob
-from shared.core.events import (
+from tests.support.decisions import action_of, check_case
+from tests.support.jobs import a_job, at
+from tests.support.tuning_jobs import LAYERS, RATE, a_tuning_job
+from trainmaster.core.actions import FailJob
+from trainmaster.core.events import (
     AllReady,
     CancelRequested,
     Event,
@@ -18,16 +21,13 @@ from shared.core.events import (
     TrialSuggested,
     TuningEnded,
 )
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import Job, JobState, State
-from shared.core.model.search_space import Parameter, ParameterKind
-from shared.core.model.tuning import EarlierTrial, Measurement, Trial, TrialState, Tuning
-from shared.core.rules.admission_queue import queued_jobs
-from shared.core.rules.judge import judge
-from shared.core.rules.tuning import planned_trials, trials_to_begin
-from tests.support.decisions import action_of, check_case
-from tests.support.jobs import a_job, at
-from tests.support.tuning_jobs import LAYERS, RATE, a_tuning_job
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.search_space import Parameter, ParameterKind
+from trainmaster.core.model.tuning import EarlierTrial, Measurement, Trial, TrialState, Tuning
+from trainmaster.core.rules.admission_queue import queued_jobs
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.rules.tuning import planned_trials, trials_to_begin
 
 NOW = at(100)
 ENDED = TuningEnded("digits_1", NOW)

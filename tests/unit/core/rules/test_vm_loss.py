@@ -7,14 +7,6 @@ from typing import Final
 
 import pytest
 
-from shared.core.actions import Budget, FailJob, MarkReady, ReplaceVm, RerunJob, RestartReplica
-from shared.core.decisions import Decision, Reason, Rule
-from shared.core.events import ExitCause
-from shared.core.evolve import apply, evolve
-from shared.core.model.job import Budgets, JobState, Placement, State
-from shared.core.model.replica import Replica, ReplicaState
-from shared.core.model.vm import LossCause
-from shared.core.rules.judge import judge
 from tests.support.decisions import Case, action_of, check_case
 from tests.support.jobs import (
     CHIEF,
@@ -30,6 +22,14 @@ from tests.support.jobs import (
     exited,
     lost,
 )
+from trainmaster.core.actions import Budget, FailJob, MarkReady, ReplaceVm, RerunJob, RestartReplica
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import ExitCause
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import Budgets, JobState, Placement, State
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.rules.judge import judge
 
 NOW = at(100)
 RUNNING = a_state()

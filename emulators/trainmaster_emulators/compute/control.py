@@ -1,0 +1,91 @@
+"""The emulator's own calls, under `/emulator/v1`: faults, replica addresses, and the keys of identity tokens.
+
+`docs/interfaces.md` section 6 is the contract.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from trainmaster_emulators.compute import maintenance_schedule
+from trainmaster_emulators.compute.addresses import AddressBook
+from trainmaster_emulators.compute.api_errors import ApiError, Json, not_found, not_ready, required
+from trainmaster_emulators.compute.cloud import Cloud
+from trainmaster_emulators.compute.injected_faults import parse_injected_faults
+from trainmaster_emulators.compute.instances import Instance, Status
+from trainmaster_emulators.compute.vm_tokens import TokenIssuer
+from trainmaster_emulators.tpu import control as tpu_control
+from trainmaster_emulators.tpu.cloud import TpuCloud
+
+
+class Control:
+    def __init__(self, cloud: Cloud, tpus: TpuCloud, addresses: AddressBook, issuer: TokenIssuer) -> None:
+        self.cloud, self.tpus, self.addresses, self.issuer = cloud, tpus, addresses, issuer
+        self._certificates = issuer.certificates()
+
+    def health(self) -> Json:
+        return {"status": "ok", "project": self.cloud.project.id}
+
+    def address(self, name: str) -> Json:
+        if not name:
+            raise required("name")
+        return {"address": self.addresses.address(name)}
+
+    def certificates(self) -> Json:
+        return dict(self._certificates)
+
+    def key_set(self) -> Json:
+        return self.issuer.key_set()
+
+    def processes(self, name: str, host: str) -> Json:
+        """Return the process ids of a VM, or of a host of a TPU node, for a shell on it (`trainmaster ssh`)."""
+        node = self.tpus.find(name)
+        instance = tpu_control.host_of(node, {"host": host}) if node else self.cloud.instances.find(name)
+        if instance.vm is None:
+            raise not_ready(instance.path(self.cloud.links))
+        return {"init": instance.vm.pid, "program": instance.vm.find_program()}
+
+    def faults(self) -> Json:
+        return self.cloud.faults.as_json()
+
+    def post_faults(self, body: Json) -> Json:
+        self.cloud.faults.set(parse_injected_faults(body))
+        return self.faults()
+
+    def act(self, name: str, verb: str, body: Json) -> Json:
+        """Inject a fault into one VM or TPU node. Returns at once; a VM's operation is done when the fault is over."""
+        if node := self.tpus.find(name):
+            if verb == "kill-program":
+                return self._kill_program(tpu_control.host_of(node, body), str(body.get("signal", "KILL")))
+            return tpu_control.act(self.tpus, node, verb, body)
+        instance = self.cloud.instances.find(name)
+        if instance.status is not Status.RUNNING and not (verb == "crash" and instance.status is Status.STOPPING):
+            raise not_ready(instance.path(self.cloud.links))
+        lifecycle = self.cloud.lifecycle
+        notice_s = None if body.get("notice_s") is None else float(body["notice_s"])
+        match verb:
+            case "preempt":
+                operation = lifecycle.preempt(instance, notice_s)
+            case "maintenance":
+                operation = lifecycle.maintain(instance, notice_s)
+            case "crash":
+                operation = lifecycle.crash(instance)
+            case "upcoming-maintenance":
+                return maintenance_schedule.announce(
+                    lifecycle, instance, float(body.get("in_s", maintenance_schedule.NOTICE_S))
+                )
+            case "kill-program":
+                return self._kill_program(instance, str(body.get("signal", "KILL")))
+            case _:
+                raise not_found(f"emulator/v1/vms/{name}:{verb}")
+        return self.cloud.operations.show(operation)
+
+    def _kill_program(self, instance: Instance, name: str) -> Json:
+        try:
+            signum = signal.Signals[f"SIG{name.removeprefix('SIG')}"]
+        except KeyError:
+            raise ApiError(400, "invalid", f"'{name}' is not the name of a signal") from None
+        pid = instance.vm.signal_program(signum) if instance.vm is not None else None
+        if pid is None:
+            raise ApiError(404, "notFound", f"No training program is running on {instance.name}")
+        return {"pid": pid, "signal": signum.name}

@@ -1,0 +1,102 @@
+"""HTTP: the two calls, page tokens, and errors in Google's format.
+
+POST /v2/entries:write        with `partialSuccess` the valid entries are stored; without it, all or none
+POST /v2/entries:list         pages sorted by (timestamp, insertId)
+GET  /emulator/v1/health      200 as soon as the server runs
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from typing import Final
+
+from werkzeug.wrappers import Request
+
+from trainmaster_emulators.logging.entries import Entries, Position, parse_entries
+from trainmaster_emulators.logging.query_filter import parse
+from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
+from trainmaster_emulators.rest.server import RestServer, json_body, missing_call
+
+REQUEST_BYTES_MAX: Final = 10_000_000  # Source: Cloud Logging's quotas page
+PAGE_DEFAULT: Final = 50
+PAGE_MAX: Final = 1000  # Source: ListLogEntriesRequest.page_size
+ORDERS: Final = {"": False, "timestamp asc": False, "timestamp desc": True}
+
+
+class LoggingServer(RestServer):
+    """The WSGI application. `refused_types`: resource types that the project itself may not write."""
+
+    def __init__(
+        self, entries: Entries, refused_types: frozenset[str] = frozenset(), clock_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._entries = entries
+        self._refused = refused_types
+        self._clock_ns = clock_ns
+
+    def answer(self, request: Request) -> Json | str:
+        match request.method, request.path:
+            case "GET", "/emulator/v1/health":
+                return {}
+            case "POST", "/v2/entries:write":
+                return self._write(json_body(request, REQUEST_BYTES_MAX))
+            case "POST", "/v2/entries:list":
+                return self._list(json_body(request, REQUEST_BYTES_MAX))
+        raise missing_call(request)
+
+    def _write(self, request: Json) -> Json:
+        rows, errors = parse_entries(request, self._clock_ns(), self._refused)
+        if errors and not request.get("partialSuccess"):
+            raise next(iter(errors.values()))
+        if not request.get("dryRun"):
+            self._entries.add(rows)
+        if errors:
+            raise _partial_error(errors)
+        return {}
+
+    def _list(self, request: Json) -> str:
+        """Return the response as JSON."""
+        projects = request.get("resourceNames", [])
+        if not projects or not all(isinstance(name, str) and name.startswith("projects/") for name in projects):
+            raise invalid("This emulator requires resource_names of the form projects/PROJECT.")
+        order = request.get("orderBy", "")
+        if order not in ORDERS:
+            raise invalid(f"Unknown order {order!r}: must be 'timestamp asc' or 'timestamp desc'.")
+        size = request.get("pageSize") or PAGE_DEFAULT
+        if not isinstance(size, int) or size < 0:
+            raise invalid("page_size must be a positive number.")
+        condition = parse(request.get("filter", ""))
+        query_hash = hashlib.sha256(json.dumps([projects, request.get("filter", ""), order]).encode()).hexdigest()[:16]
+        after = _decode_token(request["pageToken"], query_hash) if request.get("pageToken") else None
+        page, last = self._entries.page(projects, condition, after, min(size, PAGE_MAX), descending=ORDERS[order])
+        fields = (
+            [f'"entries": [{",".join(page)}]'] if page else []
+        )  # stored as JSON, so it is not read and written again
+        fields += [f'"nextPageToken": {json.dumps(_encode_token(last, query_hash))}'] if last else []
+        return f"{{{', '.join(fields)}}}"
+
+
+def _partial_error(errors: dict[int, ApiError]) -> ApiError:
+    """Return the error of a write. Source: WriteLogEntriesPartialErrors in the API's discovery document."""
+    first = next(iter(errors.values()))
+    entry_errors = {str(index): {"code": 3, "message": error.message} for index, error in errors.items()}
+    kind = "type.googleapis.com/google.logging.v2.WriteLogEntriesPartialErrors"
+    return invalid(first.message, {"@type": kind, "logEntryErrors": entry_errors})
+
+
+def _encode_token(position: Position, query_hash: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([query_hash, *position]).encode()).decode()
+
+
+def _decode_token(token: str, query_hash: str) -> Position:
+    try:
+        token_hash, timestamp, insert_id, log_name = json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (binascii.Error, ValueError):
+        raise invalid("page_token does not belong to this list.") from None
+    if token_hash != query_hash:
+        raise invalid("page_token belongs to another filter or order.")
+    return timestamp, insert_id, log_name

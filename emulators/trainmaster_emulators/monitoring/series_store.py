@@ -1,0 +1,159 @@
+"""Descriptors and points in a SQLite file, with the checks that depend on earlier writes: kind, type, order, rate."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trainmaster_emulators.monitoring.series import Json, Point, Series, SeriesKey
+from trainmaster_emulators.monitoring.write_checks import NewPoint, frequency_error
+from trainmaster_emulators.rest.api_errors import ApiError, invalid
+from trainmaster_emulators.rest.times import SECOND
+
+SAMPLING_NS: Final = 5 * SECOND
+"""Shortest time between two points of a series. Source: quotas page, "user-defined metrics"."""
+RESET_NS: Final = 1_000_000
+"""Shortest time from the last end to a new start. Source: TimeInterval in the API's discovery document."""
+
+_SCHEMA: Final = """
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = OFF;
+    CREATE TABLE IF NOT EXISTS descriptors (
+        type TEXT PRIMARY KEY, kind TEXT, value_type TEXT, unit TEXT, labels TEXT
+    );
+    CREATE TABLE IF NOT EXISTS series (
+        id INTEGER PRIMARY KEY, project TEXT, metric TEXT, key TEXT, UNIQUE (project, key)
+    );
+    CREATE TABLE IF NOT EXISTS points (
+        series INTEGER, end INTEGER, start INTEGER, value REAL, PRIMARY KEY (series, end)
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS series_by_metric ON series (project, metric);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    metric: str
+    kind: str
+    value_type: str
+    unit: str
+    labels: tuple[str, ...]
+
+    def to_json(self, project: str) -> Json:
+        return {
+            "name": f"projects/{project}/metricDescriptors/{self.metric}",
+            "type": self.metric,
+            "metricKind": self.kind,
+            "valueType": self.value_type,
+            "labels": [{"key": label, "valueType": "STRING"} for label in self.labels],
+            **({"unit": self.unit} if self.unit else {}),
+        }
+
+
+class SeriesStore:
+    """Thread-safe; statements run one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._database.executescript(_SCHEMA)
+
+    def add(self, project: str, new: NewPoint) -> None:
+        """Store a point. Raises ApiError (400) if it contradicts the descriptor or earlier points."""
+        with self._lock:
+            self._check_descriptor(new)
+            series_id = self._series_id(project, new.key)
+            self._check_order(series_id, new)
+            row = (series_id, new.point.end_ns, new.point.start_ns, new.point.value)
+            self._database.execute("INSERT INTO points VALUES (?, ?, ?, ?)", row)
+
+    def descriptors(self) -> list[Descriptor]:
+        with self._lock:
+            rows = self._database.execute("SELECT * FROM descriptors ORDER BY type").fetchall()
+        return [Descriptor(row[0], row[1], row[2], row[3], tuple(json.loads(row[4]))) for row in rows]
+
+    def read(
+        self, project: str, metric: str, accepts: Callable[[SeriesKey], bool], start_ns: int, end_ns: int
+    ) -> Iterator[Series]:
+        """Yield the matching series with points in (start, end], and the last point before `start_ns`.
+
+        An aligner needs that point for a rate. Series without a point after `start_ns` are left out.
+        """
+        with self._lock:
+            found = self._database.execute(
+                "SELECT id, key FROM series WHERE project = ? AND metric = ? ORDER BY key", (project, metric)
+            ).fetchall()
+            described = self._database.execute(
+                "SELECT kind, value_type FROM descriptors WHERE type = ?", (metric,)
+            ).fetchone()
+        for series_id, text in found:
+            key = SeriesKey.from_text(text)
+            if accepts(key) and (points := self._points(series_id, start_ns, end_ns)):
+                yield Series(key, described[0], described[1], points)
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    def _points(self, series_id: int, start_ns: int, end_ns: int) -> tuple[Point, ...]:
+        query = "SELECT start, end, value FROM points WHERE series = ? AND end > ? AND end <= ? ORDER BY end"
+        with self._lock:
+            rows = self._database.execute(query, (series_id, start_ns, end_ns)).fetchall()
+            if not rows:
+                return ()
+            before = self._database.execute(
+                "SELECT start, end, value FROM points WHERE series = ? AND end <= ? ORDER BY end DESC LIMIT 1",
+                (series_id, start_ns),
+            ).fetchall()
+        return tuple(Point(*row) for row in (*before, *rows))
+
+    def _check_descriptor(self, new: NewPoint) -> None:
+        """Create the metric's descriptor at its first write, and add labels that it does not have yet."""
+        metric = new.key.metric
+        labels = {name for name, _ in new.key.labels}
+        row = self._database.execute("SELECT * FROM descriptors WHERE type = ?", (metric,)).fetchone()
+        if row is None:
+            created = (metric, new.kind, new.value_type, new.unit, json.dumps(sorted(labels)))
+            self._database.execute("INSERT INTO descriptors VALUES (?, ?, ?, ?, ?)", created)
+            return
+        if row[1] != new.kind:
+            raise invalid(f"Metric kind for metric {metric} must be {row[1]}, but is {new.kind}.")
+        if row[2] != new.value_type:
+            raise invalid(f"Value type for metric {metric} must be {row[2]}, but is {new.value_type}.")
+        if not labels <= set(known := json.loads(row[4])):
+            merged = json.dumps(sorted({*labels, *known}))
+            self._database.execute("UPDATE descriptors SET labels = ? WHERE type = ?", (merged, metric))
+
+    def _series_id(self, project: str, key: SeriesKey) -> int:
+        self._database.execute(
+            "INSERT OR IGNORE INTO series (project, metric, key) VALUES (?, ?, ?)", (project, key.metric, key.text())
+        )
+        row = self._database.execute(
+            "SELECT id FROM series WHERE project = ? AND key = ?", (project, key.text())
+        ).fetchone()
+        return int(row[0])
+
+    def _check_order(self, series_id: int, new: NewPoint) -> None:
+        last: Sequence[int] | None = self._database.execute(
+            "SELECT start, end FROM points WHERE series = ? ORDER BY end DESC LIMIT 1", (series_id,)
+        ).fetchone()
+        if last is None:
+            return
+        if new.point.end_ns <= last[1]:
+            raise _order_error()
+        if new.kind == "CUMULATIVE" and new.point.start_ns != last[0] and new.point.start_ns < last[1] + RESET_NS:
+            raise _order_error()
+        if new.point.end_ns < last[1] + SAMPLING_NS:
+            raise frequency_error()
+
+
+def _order_error() -> ApiError:
+    return invalid(
+        "Points must be written in order. One or more of the points specified had an older start time than the most"
+        " recent point."
+    )

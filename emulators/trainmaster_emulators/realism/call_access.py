@@ -1,0 +1,125 @@
+"""The permissions that calls of Pub/Sub and Firestore need, and those that infra/ grants to an account.
+
+The grants are read from the table in infra/README.md, which `tests/infra/iam_table.py` generates from the .tf files.
+Sources of the permissions: "Access control with IAM" of Pub/Sub, and "Security for server client libraries" of
+Firestore.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+INFRA: Final = Path(__file__).parents[3] / "infra"
+TABLE_FILE: Final = "README.md"
+TABLE: Final = INFRA / TABLE_FILE
+REFUSED: Final = "refused: "
+"""Beginning of the line that an emulator prints for each call that it refuses for lack of a permission."""
+PUBLISH: Final = "pubsub.topics.publish"
+READ: Final = frozenset({"datastore.entities.get", "datastore.entities.list"})
+WRITE: Final = frozenset({"datastore.entities.create", "datastore.entities.update", "datastore.entities.delete"})
+ROLES: Final = {
+    "roles/pubsub.publisher": frozenset({PUBLISH}),
+    "roles/datastore.viewer": READ,
+    "roles/datastore.user": READ | WRITE,
+}
+"""Predefined role → its permissions, as far as these calls need them. Source: "Predefined roles" of each service."""
+
+FIRESTORE: Final = "/google.firestore.v1.Firestore/"
+PUBSUB: Final = "/google.pubsub.v1."
+_GET: Final = frozenset({"datastore.entities.get"})
+FIRESTORE_METHODS: Final = {
+    "GetDocument": _GET,
+    "BatchGetDocuments": _GET,
+    "BeginTransaction": frozenset(),
+    "Rollback": frozenset(),
+    "RunQuery": READ,
+    "RunAggregationQuery": READ,
+    "ListDocuments": READ,
+    "Commit": WRITE,
+    "BatchWrite": WRITE,
+}
+"""Method → permissions. A transaction needs those of its reads and of its commit. The roles that infra/ grants have all
+permissions to write or none, so the kinds of the writes in a commit make no difference."""
+_PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
+_ROW: Final = re.compile(r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *\|")
+_CUSTOM_ROLE: Final = re.compile(r'role_id\s*=\s*"(\w+)".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A permission on a resource: `project`, or a topic such as `topic submit`."""
+
+    permission: str
+    resource: str
+
+
+def granted_access(account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES) -> frozenset[Access]:
+    """Return what the table grants to an account without a condition. Roles that are not in `roles` grant nothing.
+
+    `account`: the name of a function or of a console, or `worker`.
+    """
+    return frozenset(
+        Access(permission, resource)
+        for member, role, resource in _ROW.findall(table)
+        if member == account
+        for permission in roles.get(role, ())
+    )
+
+
+def custom_roles(terraform: str) -> dict[str, frozenset[str]]:
+    """Return the permissions of the custom roles in iam.tf, by their names in the table."""
+    roles = _CUSTOM_ROLE.findall(terraform)
+    return {f"{name} (iam.tf)": frozenset(re.findall(r'"([\w.]+)"', permissions)) for name, permissions in roles}
+
+
+def required_access(method: str, request: bytes) -> Iterator[Access]:
+    """Yield the permissions of a gRPC call. Raises KeyError for a method that is not in this module."""
+    if method == _PUBLISH_METHOD:
+        yield Access(PUBLISH, topic_resource(first_string(request)))
+        return
+    service, _, name = method.rpartition("/")
+    if f"{service}/" != FIRESTORE:
+        raise KeyError(method)
+    for permission in sorted(FIRESTORE_METHODS[name]):
+        yield Access(permission, "project")
+
+
+def topic_resource(path: str) -> str:
+    """Return the name of a topic in the table."""
+    topic = path.rpartition("/")[2].removeprefix("trainmaster-")
+    return f"topic {topic.replace('dead-letter', 'dead_letter')}"
+
+
+def refusal(account: str, grants: frozenset[Access], method: str, request: bytes) -> str:
+    """Return the message of a refused call, which names the account and the permission; empty: the call may be made."""
+    try:
+        missing = [access for access in required_access(method, request) if access not in grants]
+    except KeyError:
+        return f"{account}: add the permissions of {method} to emulators/trainmaster_emulators/realism/call_access.py"
+    if not missing:
+        return ""
+    return f"{account} does not have the permission {missing[0].permission} on {missing[0].resource}"
+
+
+def first_string(message: bytes) -> str:
+    """Return field 1 of a protobuf message whose encoder writes fields in order; empty if it is not there."""
+    if message[:1] != b"\x0a":
+        return ""
+    length, shift, position = 0, 0, 1
+    while True:
+        byte = message[position]
+        length |= (byte & 0x7F) << shift
+        shift, position = shift + 7, position + 1
+        if not byte & 0x80:
+            return message[position : position + length].decode()
+
+
+def read_refusals(output: str) -> Counter[str]:
+    """Return message of a refusal → number of calls. `output`: what an emulator printed; in a stack, its log file."""
+    lines = (line for line in output.splitlines() if line.startswith(REFUSED))
+    return Counter(line.removeprefix(REFUSED) for line in lines)

@@ -1,0 +1,144 @@
+"""The permissions that calls of Compute Engine need, and those that infra/ grants to the account of `provision`.
+
+Source of the permissions: Compute Engine's REST reference, "IAM permissions" of each method. The condition of the grant
+names the training VMs: a call that names another VM is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from trainmaster_emulators.realism.call_access import TABLE_FILE, Access, custom_roles
+
+PROVISION: Final = "provision"
+"""The only account with grants on Compute Engine."""
+ROLE: Final = "trainmasterProvisioner"
+ROLES_FILE: Final = "iam.tf"
+ACT_AS: Final = "iam.serviceAccounts.actAs"
+
+_ROLE_ROW: Final = f"| function {PROVISION} | `{ROLE} ({ROLES_FILE})` | project |"
+_ACT_AS_ROW: Final = re.compile(rf"\| function {PROVISION} \| `roles/iam\.serviceAccountUser` \| (account \w+) \| *\|")
+_PREFIX: Final = re.compile(r"extract\('/instances/\{name\}'\)\.startsWith\('([^']+)'\)")
+_INSTANCE: Final = re.compile(r".*/zones/(?P<zone>[^/]+)/instances/(?P<name>(?!bulkInsert)[^/]+)(?:/\w+)?")
+_PATH: Final = re.compile(r"/compute/v1/(projects/[^/]+)/(?:(?:zones|regions)/[^/]+/|(?=aggregated/|global/))(.+)")
+_OWN_ACCOUNT: Final = re.compile(r"trainmaster-(\w+)@.+")
+_CALLS: Final = {
+    ("GET", r"aggregated/instances"): ("compute.instances.list",),
+    ("GET", r"instances"): ("compute.instances.list",),
+    ("GET", r"instances/[^/]+"): ("compute.instances.get",),
+    ("DELETE", r"instances/[^/]+"): ("compute.instances.delete",),
+    ("POST", r"instances/[^/]+/setMetadata"): ("compute.instances.setMetadata",),
+    ("POST", r"instances/[^/]+/setLabels"): ("compute.instances.setLabels",),
+    ("GET", r"instances/[^/]+/serialPort"): ("compute.instances.getSerialPortOutput",),
+    ("GET", r"instances/[^/]+/getGuestAttributes"): ("compute.instances.getGuestAttributes",),
+    ("POST", r"resourcePolicies"): ("compute.resourcePolicies.create",),
+    ("GET", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.get",),
+    ("DELETE", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.delete",),
+}
+"""Method and path below the project, zone or region → permissions on the project. Inserts and operations are below."""
+_OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wait)?$")
+
+
+def granted_access(infra: Path) -> frozenset[Access]:
+    """Return what infra/ grants to `provision`. Raises ValueError where the custom role is missing."""
+    table = (infra / TABLE_FILE).read_text(encoding="utf-8")
+    role = custom_roles((infra / ROLES_FILE).read_text(encoding="utf-8")).get(f"{ROLE} ({ROLES_FILE})")
+    if role is None:
+        raise ValueError(f"{infra / ROLES_FILE} has no role {ROLE} with permissions")
+    permissions = role if _ROLE_ROW in table else ()
+    accounts = (Access(ACT_AS, account) for account in _ACT_AS_ROW.findall(table))
+    return frozenset({*(Access(name, "project") for name in permissions), *accounts})
+
+
+def required_access(method: str, path: str, body: Mapping[str, Any]) -> Iterator[Access]:
+    """Yield the permissions of a call. Raises KeyError for a call that is not in this module."""
+    if match := _OPERATION.search(path):
+        kind = "zoneOperations" if match[1] == "zones" else "regionOperations"
+        yield Access(f"compute.{kind}.{'get' if match[2] else 'list'}", "project")
+        return
+    found = _PATH.fullmatch(path)
+    project, name = found.groups() if found else ("", "")
+    if method == "POST" and name in ("instances", "instances/bulkInsert"):
+        properties = body.get("instanceProperties", {}) if name.endswith("bulkInsert") else body
+        yield from (Access(permission, "project") for permission in _insert_permissions(project, properties))
+        for account in properties.get("serviceAccounts", []):
+            yield act_as(str(account.get("email", "default")))
+        return
+    for (verb, pattern), permissions in _CALLS.items():
+        if verb == method and re.fullmatch(pattern, name):
+            yield from (Access(permission, "project") for permission in permissions)
+            return
+    raise KeyError(f"{method} {path}")
+
+
+def act_as(email: str) -> Access:
+    """Return the permission to run a VM as a service account."""
+    own = _OWN_ACCOUNT.fullmatch(email)
+    return Access(ACT_AS, f"account {own[1] if own else email}")
+
+
+def vm_prefix(infra: Path) -> str:
+    """Return the prefix of VM names that the condition of the grant requires; empty if there is no such condition."""
+    match = _PREFIX.search((infra / ROLES_FILE).read_text(encoding="utf-8"))
+    return match[1] if match else ""
+
+
+def refused_vm(prefix: str, path: str, body: Mapping[str, Any], name_of: Callable[[str, str], str]) -> str:
+    """Return the error message if the call names a VM without the prefix; empty if it does not.
+
+    `name_of`: (zone, name or id) → name. Google does not document whether the condition applies to the VM names of a
+    bulk insert; here it does.
+    """
+    named = _INSTANCE.fullmatch(path)
+    names = [name_of(named["zone"], named["name"])] if named else [str(body[key]) for key in ("name",) if key in body]
+    names += [properties.get("name") or name for name, properties in body.get("perInstanceProperties", {}).items()]
+    is_about_vms = "/instances" in path
+    outside = next((name for name in names if is_about_vms and not name.startswith(prefix)), "")
+    return f"the condition of {PROVISION}'s role permits VMs named {prefix}* only, not {outside}" if outside else ""
+
+
+def _insert_permissions(project: str, properties: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the permissions that an insert needs in its project. An image of another project needs none here."""
+    yield "compute.instances.create"
+    parameters = [disk["initializeParams"] for disk in properties.get("disks", []) if "initializeParams" in disk]
+    if parameters:
+        yield "compute.disks.create"
+    if any(f"{project}/" in str(disk.get("sourceImage")) for disk in parameters):
+        yield "compute.images.useReadOnly"
+    if any(disk.get("labels") for disk in parameters):
+        yield "compute.disks.setLabels"
+    for interface in properties.get("networkInterfaces", []):
+        yield "compute.subnetworks.use"
+        if not interface.get("subnetwork"):
+            yield "compute.networks.get"
+        if interface.get("accessConfigs"):
+            yield "compute.subnetworks.useExternalIp"
+    if properties.get("reservationAffinity", {}).get("consumeReservationType") == "SPECIFIC_RESERVATION":
+        yield from ("compute.reservations.get", "compute.reservations.list")
+    for field, permission in _FIELDS.items():
+        if properties.get(field):
+            yield permission
+
+
+_FIELDS: Final = {
+    "labels": "compute.instances.setLabels",
+    "metadata": "compute.instances.setMetadata",
+    "serviceAccounts": "compute.instances.setServiceAccount",
+    "tags": "compute.instances.setTags",
+    "resourcePolicies": "compute.resourcePolicies.use",
+}
+"""Argument of an insert → permission."""
+
+
+def refusal(grants: frozenset[Access], method: str, path: str, body: Mapping[str, Any]) -> str:
+    """Return the message of a refused call, which names the permission; empty: the call may be made."""
+    try:
+        missing = next((access for access in required_access(method, path, body) if access not in grants), None)
+    except KeyError:
+        return f"{PROVISION}: add the permissions of {method} {path} to trainmaster_emulators.realism.compute_access"
+    if missing is None:
+        return ""
+    return f"{PROVISION} does not have the permission {missing.permission} on {missing.resource}"

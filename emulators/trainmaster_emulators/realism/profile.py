@@ -1,0 +1,72 @@
+"""The figures of a realistic local stack, with their sources.
+
+`time_scale` shortens all durations for tests: 0.1 makes a minute last six seconds. Times that real programs need, such
+as the notice of a preemption and the time to shut down, are never scaled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from trainmaster_emulators.realism.spans import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    create: Span
+    """From the insert of a VM to RUNNING. Source: measurements of the time until SSH answers (2017: 42 s on average of
+    20 VMs; 2018: 23 to 25 s up to 32 vCPUs, less than 60 s with 96)."""
+    delete: Span
+    """From the power-off of a VM to the end of its deletion. Source: the time that a guest has after the ACPI signal,
+    30 s with Spot and about 90 s otherwise."""
+    audit_log: Span
+    """From a system event to its entry in the audit log. Source: "Log entries usually arrive within seconds"."""
+    maintenance_notice_s: float
+    """From the maintenance event in a VM's metadata to its stop. Source: "Host maintenance": 60 s without GPUs."""
+    calls_per_minute: int
+    """API calls of a project per minute: one quota for reads, an equal one for changes. Source: "Compute Engine rate
+    quotas"."""
+    minute_s: float
+    """Length of the minute of `calls_per_minute`."""
+    list_lag: Span
+    """From the insert of a VM to its appearance in lists. Source: none; Compute Engine promises no time, and its own
+    tools wait for operations instead of listing."""
+    tpu_create: Span
+    """From the request of a TPU node to READY. Source: none; users report one to several minutes."""
+    tpu_delete: Span
+    """From the shutdown of a TPU node's hosts to the end of its deletion. Source: none; as for VMs."""
+    tpu_stockouts: float
+    """Share of the TPU nodes whose creation fails at its end, for lack of capacity. Source: none; users report that
+    on-demand nodes often fail in this way."""
+    late_failures: float
+    """Share of the inserts whose operation fails at its end, for lack of capacity. Source: none; chosen so that jobs of
+    a few VMs have some such failures."""
+
+    def scaled(self, factor: float) -> Profile:
+        return replace(
+            self,
+            create=self.create.scaled(factor),
+            delete=self.delete.scaled(factor),
+            audit_log=self.audit_log.scaled(factor),
+            list_lag=self.list_lag.scaled(factor),
+            tpu_create=self.tpu_create.scaled(factor),
+            tpu_delete=self.tpu_delete.scaled(factor),
+            maintenance_notice_s=self.maintenance_notice_s * factor,
+            minute_s=self.minute_s * factor,
+        )
+
+
+GOOGLE_CLOUD: Final = Profile(
+    create=Span(20, 60),
+    delete=Span(30, 90),
+    audit_log=Span(2, 20),
+    maintenance_notice_s=60,
+    calls_per_minute=1_500,
+    minute_s=60,
+    list_lag=Span(0, 5),
+    tpu_create=Span(60, 180),
+    tpu_delete=Span(30, 90),
+    tpu_stockouts=0.2,
+    late_failures=0.05,
+)

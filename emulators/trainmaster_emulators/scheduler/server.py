@@ -1,0 +1,141 @@
+"""HTTP: the calls of Cloud Scheduler's API, page tokens, and errors in Google's format.
+
+/v1/projects/P/locations[/L]                 regions
+/v1/projects/P/locations/L/jobs[/JOB]        create, get, list, update, delete
+/v1/projects/P/locations/L/jobs/JOB:VERB     pause, resume, run
+/emulator/v1/health                          200 as soon as the server runs
+/emulator/v1/certs                           keys of identity tokens
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from werkzeug.routing import Map, Rule
+from werkzeug.wrappers import Request
+
+from trainmaster.jobspec.catalog.regions import REGION_ZONES
+from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
+from trainmaster_emulators.rest.server import RestServer, json_body
+from trainmaster_emulators.scheduler import execution, resources
+from trainmaster_emulators.scheduler.clock import Clock, utc_now
+from trainmaster_emulators.scheduler.dispatch import Dispatcher
+from trainmaster_emulators.scheduler.execution import ScheduledJob
+from trainmaster_emulators.scheduler.job_store import JobStore
+
+PAGE_MAX: Final = 500  # Source: ListJobsRequest.page_size
+VERBS: Final = ("pause", "resume", "run")
+_LOCATIONS: Final = "/v1/projects/<project>/locations"
+_JOBS: Final = f"{_LOCATIONS}/<location>/jobs"
+
+
+class SchedulerServer(RestServer):
+    """The WSGI application."""
+
+    def __init__(
+        self, project: str, store: JobStore, clock: Clock, dispatcher: Dispatcher, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self._project, self._store, self._clock, self._dispatcher, self._now = project, store, clock, dispatcher, now
+        self._map = Map(
+            [
+                Rule("/emulator/v1/health", endpoint=lambda _: {}, methods=["GET"]),
+                Rule("/emulator/v1/certs", endpoint=lambda _: dispatcher.certificates(), methods=["GET"]),
+                Rule(_LOCATIONS, endpoint=self._list_locations, methods=["GET"]),
+                Rule(f"{_LOCATIONS}/<location>", endpoint=self._get_location, methods=["GET"]),
+                Rule(_JOBS, endpoint=self._create, methods=["POST"]),
+                Rule(_JOBS, endpoint=self._list, methods=["GET"]),
+                Rule(f"{_JOBS}/<job>", endpoint=self._get, methods=["GET"]),
+                Rule(f"{_JOBS}/<job>", endpoint=self._update, methods=["PATCH"]),
+                Rule(f"{_JOBS}/<job>", endpoint=self._delete, methods=["DELETE"]),
+                Rule(f"{_JOBS}/<job>:<any({','.join(VERBS)}):verb>", endpoint=self._act, methods=["POST"]),
+            ]
+        )
+
+    def answer(self, request: Request) -> Json:
+        endpoint, matched = self._map.bind_to_environ(request.environ).match()
+        arguments = dict(matched)
+        self._check_parent(arguments.pop("project", self._project), arguments.get("location"))
+        body: Json = endpoint(request, **arguments)
+        return body
+
+    def _check_parent(self, project: str, location: str | None) -> None:
+        if project != self._project:
+            raise ApiError(403, "PERMISSION_DENIED", f"This emulator serves the project {self._project} only.")
+        if location is not None and location not in REGION_ZONES:
+            raise ApiError(404, "NOT_FOUND", f"Location '{location}' is not a valid location.")
+
+    def _parent(self, location: str) -> str:
+        return f"projects/{self._project}/locations/{location}"
+
+    def _list_locations(self, _: Request) -> Json:
+        return {"locations": [self._location(region) for region in sorted(REGION_ZONES)]}
+
+    def _get_location(self, _: Request, location: str) -> Json:
+        return self._location(location)
+
+    def _location(self, region: str) -> Json:
+        return {"name": self._parent(region), "locationId": region}
+
+    def _create(self, request: Request, location: str) -> Json:
+        job = resources.new_job(json_body(request), self._parent(location), secrets.token_hex(8), self._now())
+        scheduled = execution.plan_next(job, 1, self._now())
+        self._store.add(scheduled)
+        return scheduled.job.as_json()
+
+    def _get(self, _: Request, location: str, job: str) -> Json:
+        return self._store.get(self._name(location, job)).job.as_json()
+
+    def _list(self, request: Request, location: str) -> Json:
+        size = _page_size(request.args.get("pageSize", ""))
+        after = _decode_token(request.args.get("pageToken", ""))
+        found = self._store.page(self._parent(location), after, size + 1)
+        page: Json = {"jobs": [scheduled.job.as_json() for scheduled in found[:size]]} if found else {}
+        return {**page, "nextPageToken": _encode_token(found[size - 1].job.name)} if len(found) > size else page
+
+    def _update(self, request: Request, location: str, job: str) -> Json:
+        body, mask = json_body(request), request.args.get("updateMask", "")
+
+        def change(current: ScheduledJob) -> ScheduledJob:
+            changed = resources.changed_job(current.job, body, mask, self._now())
+            return execution.plan_next(changed, current.version + 1, self._now())
+
+        return self._store.change(self._name(location, job), change).job.as_json()
+
+    def _delete(self, _: Request, location: str, job: str) -> Json:
+        self._store.delete(self._name(location, job))
+        return {}
+
+    def _act(self, _: Request, location: str, job: str, verb: str) -> Json:
+        name = self._name(location, job)
+        if verb == "pause":
+            return self._store.change(name, execution.pause).job.as_json()
+        if verb == "resume":
+            return self._store.change(name, lambda current: execution.resume(current, self._now())).job.as_json()
+        scheduled = self._store.get(name)
+        self._clock.force(scheduled)
+        return scheduled.job.model_copy(update={"last_attempt_time": self._now()}).as_json()
+
+    def _name(self, location: str, job: str) -> str:
+        return f"{self._parent(location)}/jobs/{job}"
+
+
+def _page_size(text: str) -> int:
+    if text and not text.isdecimal():
+        raise invalid(f"page_size must be a number between 0 and {PAGE_MAX}, not {text!r}.")
+    return min(int(text or 0) or PAGE_MAX, PAGE_MAX)
+
+
+def _encode_token(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def _decode_token(token: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(token.encode()).decode()
+    except (binascii.Error, ValueError):
+        raise invalid("page_token does not belong to this list.") from None

@@ -1,0 +1,77 @@
+"""Client for the faults that the Compute emulator can inject, under `/emulator/v1`: Google has no API for them."""
+
+from __future__ import annotations
+
+import http
+from typing import Any, Final
+
+from trainmaster_emulators.stack.loopback import CallError, call
+from trainmaster_emulators.stack.state import StackError, StackState
+
+FAULTS_PATH: Final = "/emulator/v1/faults"
+NO_FAULTS: Final = {"stockout_zones": [], "quota_regions": [], "machine_limits": {}, "slow_s": 0, "rate_limited": 0}
+"""The faults of the whole project; see `trainmaster_emulators.compute.injected_faults`."""
+TIMEOUT_S: Final = 30.0
+
+
+class FaultClient:
+    """Injects faults into one stack.
+
+    Every method raises StackError if the VM does not exist or the Compute emulator does not respond. `vm` is the name
+    of a VM or of a TPU node. `notice_s` None: the notice that Google gives.
+    """
+
+    def __init__(self, state: StackState) -> None:
+        if state.endpoints.compute is None:
+            raise StackError("this stack runs without the Compute emulator")
+        self._host = state.endpoints.compute
+
+    def preempt(self, vm: str, notice_s: float | None = None) -> None:
+        self._vm(vm, "preempt", notice_s)
+
+    def maintenance(self, vm: str, notice_s: float | None = None) -> None:
+        self._vm(vm, "maintenance", notice_s)
+
+    def upcoming_maintenance(self, vm: str, in_s: float | None = None) -> None:
+        """Announce maintenance to a VM with GPUs. It begins after `in_s` seconds; None: after an hour."""
+        body = {} if in_s is None else {"in_s": in_s}
+        self._call("POST", f"/emulator/v1/vms/{vm}:upcoming-maintenance", body, f"VM {vm}")
+
+    def crash(self, vm: str, host: int = 0) -> None:
+        """Simulate a host error: the VM, or this host of a TPU node, loses power without notice."""
+        self._call("POST", f"/emulator/v1/vms/{vm}:crash", {"host": host}, f"VM {vm}")
+
+    def kill_program(self, vm: str, signal: str = "KILL", host: int = 0) -> None:
+        """Signal the training program, not the agent, of that VM or of this host of a TPU node."""
+        self._call("POST", f"/emulator/v1/vms/{vm}:kill-program", {"signal": signal, "host": host}, f"VM {vm}")
+
+    def processes(self, vm: str, host: int = 0) -> dict[str, Any]:
+        """Return the process ids of the VM: `init`, and `program`, which is None while no training program runs."""
+        return self._call("GET", f"/emulator/v1/vms/{vm}/processes?host={host}", None, f"running VM {vm}")
+
+    def current(self) -> dict[str, Any]:
+        """Return the faults of the whole project."""
+        return self._call("GET", FAULTS_PATH, None, "faults")
+
+    def change(self, **faults: object) -> dict[str, Any]:
+        """Replace the given faults, keep the others, and return all."""
+        known = {name: value for name, value in self.current().items() if name in NO_FAULTS}
+        self._call("POST", FAULTS_PATH, {**NO_FAULTS, **known, **faults}, "faults")
+        return self.current()
+
+    def clear(self) -> None:
+        self._call("POST", FAULTS_PATH, NO_FAULTS, "faults")
+
+    def _vm(self, vm: str, fault: str, notice_s: float | None) -> None:
+        body = {} if notice_s is None else {"notice_s": notice_s}
+        self._call("POST", f"/emulator/v1/vms/{vm}:{fault}", body, f"VM {vm}")
+
+    def _call(self, method: str, path: str, body: object, resource: str) -> dict[str, Any]:
+        try:
+            return call(self._host, method, path, body, timeout_s=TIMEOUT_S)
+        except CallError as error:
+            if error.status == http.HTTPStatus.NOT_FOUND:
+                raise StackError(f"there is no {resource}") from error
+            raise StackError(f"{resource}: {error}") from error
+        except OSError as error:
+            raise StackError(f"the Compute emulator does not respond: {error}") from error

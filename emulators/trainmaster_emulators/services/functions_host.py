@@ -1,0 +1,52 @@
+"""The functions as services of the stack. Each runs under functions-framework in its own process, as in production."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from trainmaster_emulators.stack.processes import LOOPBACK
+from trainmaster_emulators.stack.service import Service
+from trainmaster_emulators.stack.state import StackError
+
+HEALTH: Final = "/robots.txt"
+"""functions-framework itself returns 404 for this path as soon as the function is loaded, without calling it."""
+THREADS: Final = 8
+"""Concurrent requests of one process, of the same order as in production."""
+
+
+def services(
+    folder: Path,
+    ports: Mapping[str, int],
+    environment: Mapping[str, str],
+    extra: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    *,
+    push_time_scale: float | None = None,
+) -> list[Service]:
+    """Return one service per function. `ports`: function → port. `extra`: function → additional variables.
+
+    `push_time_scale`: delay requests after failures, as Pub/Sub does; None: no delays, for functions without a topic.
+
+    Raises StackError where a function's file is missing.
+    """
+    missing = [name for name in ports if not (folder / f"{name}.py").is_file()]
+    if missing:
+        raise StackError(f"missing functions in {folder}: {', '.join(missing)}")
+    return [
+        Service(
+            name,
+            [
+                sys.executable, "-m", "trainmaster_emulators.services.function_server",
+                "--source", str(folder / f"{name}.py"), "--target", name, "--host", LOOPBACK, "--port", str(port),
+                *(() if push_time_scale is None else ("--push-time-scale", str(push_time_scale))),
+            ],
+            {**environment, **extra.get(name, {}), "THREADS": str(THREADS), "K_SERVICE": name},
+            address=f"{LOOPBACK}:{port}",
+            health=HEALTH,
+            restartable=True,
+        )
+        for name, port in ports.items()
+    ]  # fmt: skip

@@ -1,0 +1,242 @@
+"""Forward decrypted requests of the googleapis proxy to fake-gcs-server.
+
+This module corrects these differences between fake-gcs-server and Cloud Storage (each has a test):
+
+- The `Location` of a resumable upload contains fake-gcs-server's address. This module replaces it by its own host.
+- `https://storage.googleapis.com/BUCKET/OBJECT`, where TensorFlow reads objects, works in fake-gcs-server only if that
+  host is its `-public-host`, which other clients need with another value. The JSON API's download URL is used instead.
+- A bucket that does not exist is reported as such, with the way to provide it. Most are public data sets.
+- fake-gcs-server has no `storageLayout` of a bucket, which TensorFlow gets before it renames a directory. This module
+  returns the bucket itself: it has all fields of the layout except `hierarchicalNamespace`, whose absence means false.
+
+Not corrected: with `-backend filesystem`, the object `d/` that `makedirs` writes is not listed, so `isdir` returns
+false until the directory contains a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from io import BufferedIOBase
+from typing import Final
+from urllib.parse import urlsplit
+
+from trainmaster_emulators.browser_guard import GuardedHandler
+from trainmaster_emulators.services.http_servers import QuietServer
+from trainmaster_emulators.services.missing_buckets import XML_HOST, find_bucket, missing_bucket_text
+from trainmaster_emulators.stack.certificates import GOOGLE_DOMAIN
+
+STORAGE_HOSTS: Final = frozenset({"www.googleapis.com", XML_HOST})
+JSON_API_PATHS: Final = ("/storage/v1/", "/upload/", "/download/", "/batch/", "/resumable/")
+BUCKET_LAYOUT: Final = re.compile(r"^(/storage/v1/b/[^/?]+)/storageLayout(\?.*)?$")
+CHUNK_BYTES: Final = 1 << 18
+UPSTREAM_TIMEOUT_S: Final = 120.0
+IDLE_TIMEOUT_S: Final = 300.0
+# Headers that a proxy must not forward. Source: RFC 9110 section 7.6.1. `Expect` has been handled by the proxy.
+HOP_HEADERS: Final = frozenset(
+    {
+        "connection",
+        "expect",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+class ForwardingServer(QuietServer):
+    storage: tuple[str, int]
+    """Host and port of fake-gcs-server."""
+
+
+class QuietHandler(GuardedHandler):
+    """Base of both layers: HTTP/1.1, no access log, errors in Google's JSON format."""
+
+    checks_host = False
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_TIMEOUT_S
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: a training job makes thousands of calls, and fake-gcs-server logs each of them."""
+
+    def handle_expect_100(self) -> bool:
+        """Send `100 Continue` at once. If it stayed in the buffer, curl would wait one second per upload."""
+        proceed = super().handle_expect_100()
+        self.wfile.flush()
+        return proceed
+
+    def send_google_error(self, status: int, message: str) -> None:
+        """Send an error of Google's JSON APIs, and close the connection, because the request's body may be unread."""
+        body = json.dumps(
+            {"error": {"code": status, "message": message, "errors": [{"reason": "localStack", "message": message}]}}
+        ).encode()
+        self.send_response(status, message.encode("ascii", "replace").decode().replace("\n", " "))
+        self.send_header("Content-Type", "application/json; charset=UTF-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+        self.wfile.flush()
+        self.close_connection = True
+
+
+class StorageHandler(QuietHandler):
+    """The inner layer: forwards the decrypted HTTP/1.1 requests to fake-gcs-server.
+
+    Each client connection has its own kept-alive connection to fake-gcs-server, so requests stay in order.
+    """
+
+    server: ForwardingServer
+    _upstream: http.client.HTTPConnection | None = None
+
+    def finish(self) -> None:
+        """Close the connections to fake-gcs-server and to the client."""
+        if self._upstream is not None:
+            self._upstream.close()
+        super().finish()
+
+    def _forward(self) -> None:
+        host = self.headers.get("Host", "").partition(":")[0].lower()
+        if not is_storage_host(host):
+            self.send_google_error(501, f"the local stack serves Cloud Storage only, not {host or 'this service'}")
+            return
+        try:
+            response = self._send_upstream(host)
+        except (OSError, http.client.HTTPException) as error:
+            self.send_google_error(503, f"the local Cloud Storage does not respond: {error}")  # clients retry on 503
+            return
+        except ValueError as error:
+            self.send_google_error(400, f"malformed request body: {error}")
+            return
+        bucket = find_bucket(host, self.path) if response.status == http.HTTPStatus.NOT_FOUND else ""
+        if bucket and self.command in {"GET", "HEAD"} and not self._has_bucket(bucket):
+            response.read()
+            self.send_google_error(404, missing_bucket_text(bucket))
+            return
+        self._send_back(response, host)
+
+    def _has_bucket(self, bucket: str) -> bool:
+        """Return False only if fake-gcs-server reports that the bucket does not exist."""
+        with contextlib.closing(
+            http.client.HTTPConnection(*self.server.storage, timeout=UPSTREAM_TIMEOUT_S)
+        ) as storage:
+            try:
+                storage.request("GET", f"/storage/v1/b/{bucket}")
+                return storage.getresponse().status != http.HTTPStatus.NOT_FOUND
+            except (OSError, http.client.HTTPException):
+                return True
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _forward
+
+    def _send_upstream(self, host: str) -> http.client.HTTPResponse:
+        """Forward the request. The body is streamed."""
+        if self._upstream is None:
+            self._upstream = http.client.HTTPConnection(*self.server.storage, timeout=UPSTREAM_TIMEOUT_S)
+            self._upstream.connect()  # http.client sets TCP_NODELAY itself
+        upstream = self._upstream
+        upstream.putrequest(
+            self.command, storage_path(self.command, host, self.path), skip_host=True, skip_accept_encoding=True
+        )
+        chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
+        for name, value in self.headers.items():
+            if name.lower() not in HOP_HEADERS and not (chunked and name.lower() == "content-length"):
+                upstream.putheader(name, value)
+        if chunked:
+            upstream.putheader("Transfer-Encoding", "chunked")
+        upstream.endheaders()
+        if chunked:
+            for piece in read_chunks(self.rfile):
+                upstream.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            upstream.send(b"0\r\n\r\n")
+        else:
+            for piece in read_exactly(self.rfile, int(self.headers.get("Content-Length", "0"))):
+                upstream.send(piece)
+        return upstream.getresponse()
+
+    def _location(self, value: str, host: str) -> str:
+        return public_location(value, host, self.server.storage)
+
+    def _send_back(self, response: http.client.HTTPResponse, host: str) -> None:
+        """Return the response to the client.
+
+        A body of unknown length is chunked; an HTTP/1.0 client reads it until the connection closes.
+        """
+        self.send_response_only(response.status, response.reason)
+        for name, value in response.headers.items():
+            if name.lower() == "location":
+                self.send_header(name, self._location(value, host))
+            elif name.lower() not in HOP_HEADERS:
+                self.send_header(name, value)
+        bodiless = self.command == "HEAD" or response.status in (204, 304)
+        chunked = not bodiless and response.length is None and self.request_version >= "HTTP/1.1"
+        if chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        elif not bodiless and response.length is None:
+            self.close_connection = True
+        self.end_headers()
+        while piece := response.read1(CHUNK_BYTES) if response.chunked else response.read(CHUNK_BYTES):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
+        self.wfile.flush()
+        if response.will_close and self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+
+
+def is_storage_host(host: str) -> bool:
+    """Return whether the host serves Cloud Storage: its JSON API, its XML API, or a bucket by name."""
+    return host in STORAGE_HOSTS or host.endswith(f".storage.{GOOGLE_DOMAIN}")
+
+
+def storage_path(method: str, host: str, path: str) -> str:
+    """Return the path at fake-gcs-server: the same, except for the two that it does not serve (see the module)."""
+    if host == XML_HOST and method in {"GET", "HEAD"} and not path.startswith(JSON_API_PATHS):
+        name, _, query = path.lstrip("/").partition("?")
+        bucket, _, object_name = name.partition("/")
+        if object_name:
+            encoded = object_name.replace("/", "%2F")
+            return f"/download/storage/v1/b/{bucket}/o/{encoded}?alt=media{'&' * bool(query)}{query}"
+    return BUCKET_LAYOUT.sub(r"\1\2", path)
+
+
+def public_location(location: str, host: str, storage: tuple[str, int]) -> str:
+    """Replace fake-gcs-server's own address by the host that the client called. Other addresses stay.
+
+    fake-gcs-server returns its `-external-url`, or `http://` and the Host header; neither leads through the proxy.
+    """
+    parts = urlsplit(location)
+    if not parts.netloc:
+        return location
+    own = {host, f"{storage[0]}:{storage[1]}", f"localhost:{storage[1]}", f"0.0.0.0:{storage[1]}"}
+    return parts._replace(scheme="https", netloc=host).geturl() if parts.netloc in own else location
+
+
+def read_exactly(stream: BufferedIOBase, length: int) -> Iterator[bytes]:
+    """Yield `length` bytes in pieces. Raises ConnectionResetError if the client disconnects before."""
+    while length > 0:
+        piece = stream.read(min(length, CHUNK_BYTES))
+        if not piece:
+            raise ConnectionResetError("the client disconnected before the end of its request")
+        length -= len(piece)
+        yield piece
+
+
+def read_chunks(stream: BufferedIOBase) -> Iterator[bytes]:
+    """Yield the content of a chunked body without its trailers. Raises ValueError for a malformed size."""
+    while size := int(stream.readline(1024).partition(b";")[0], 16):
+        yield from read_exactly(stream, size)
+        stream.readline(16)
+    while stream.readline(65536).strip():
+        pass

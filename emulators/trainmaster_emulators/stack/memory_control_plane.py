@@ -1,0 +1,185 @@
+"""The control plane in one process, for machines that cannot run Google's emulators.
+
+The flows are the real ones. They use the adapters in memory, which pass the same contract tests as the real adapters.
+VMs, storage, agents and programs are those of any local stack. Agents publish over the part of Pub/Sub's REST API that
+they use.
+
+    agents ──HTTP publish──► MemoryBus ──► flows ──► MemoryStore        bucket ──polled──► upload flow
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+
+from trainmaster.core.intake.job_files import PREFIX, UploadedObject
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.record import Deps
+from trainmaster.memory.bus import MemoryBus, Message
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.ports import JobLog, Objects
+from trainmaster.settings import settings
+from trainmaster_emulators.browser_guard import GuardedHandler
+from trainmaster_emulators.stack.loopback import CallError, call
+from trainmaster_emulators.stack.processes import LOOPBACK
+
+PUBLISH: Final = re.compile(r"^/v1/projects/[^/]+/topics/([^/:]+):publish$")
+REDELIVERY_S: Final = 1.0
+"""The first redelivery delay of the Pub/Sub emulator."""
+UPLOAD_POLL_S: Final = 0.3
+SWEEP_S: Final = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class MemoryControlPlane:
+    """The store, the bus and the flows of a local stack.
+
+    Agents can publish as soon as this object exists. Events are handled after `connect`.
+    """
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.bus = MemoryBus()
+        self.dead_letters: list[tuple[Message, str]] = []
+        self._closed = threading.Event()
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), _handler(self.bus))
+        self._server.daemon_threads = True
+        self._pool = ThreadPoolExecutor(max_workers=8)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self._server.server_port}"
+
+    def connect(self, objects: Objects, machines: FleetDeps, job_log: JobLog, storage: str, bucket: str) -> None:
+        """Start handling events.
+
+        The settings of the stack must be in the environment. `storage`: `host:port` of Cloud Storage, where `bucket` is
+        polled for new job files.
+        """
+        deps = Deps(
+            self.store,
+            self.bus,
+            clock=lambda: datetime.now(UTC),
+            sleep=time.sleep,
+            job_log=job_log,
+            objects=lambda: objects,
+            algorithms=settings().algorithms,
+        )
+        handlers: dict[str, Callable[[Message], object]] = {
+            topics.SUBMIT: lambda message: submit.handle(message.data, message.attributes.get("source"), deps),
+            topics.VM_READY: lambda message: vm_ready.handle(agent_messages.decode_vm_ready(message.data), deps),
+            topics.REPLICA_EXIT: lambda message: replica_exit.handle(
+                agent_messages.decode_replica_exit(message.data), deps
+            ),
+            topics.MAINTENANCE: lambda message: maintenance.handle(
+                google_events.decode_maintenance(message.data), deps
+            ),
+            topics.PROVISION: lambda message: provision.handle(
+                internal_requests.decode_provision(message.data), machines, deps
+            ),
+            topics.TUNE: lambda message: _tune(message, deps),
+        }
+        for loop in (
+            lambda: self._deliver(handlers),
+            lambda: self._poll_uploads(storage, bucket, lambda uploaded: upload.handle(uploaded, objects, deps)),
+            lambda: self._sweep(deps),
+        ):
+            threading.Thread(target=loop, daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _deliver(self, handlers: dict[str, Callable[[Message], object]]) -> None:
+        while not self._closed.is_set():
+            if message := self.bus.take(timeout_s=0.2):
+                self._pool.submit(self._handle, handlers[message.topic], message)
+
+    def _handle(self, handler: Callable[[Message], object], message: Message) -> None:
+        try:
+            handler(message)
+        except PermanentError as error:
+            _log.error("%s: %s", message.topic, error)
+            self.dead_letters.append((message, str(error)))
+        except TemporaryError:
+            redelivery = threading.Timer(
+                REDELIVERY_S, self.bus.publish, (message.topic, message.data, message.attributes)
+            )
+            redelivery.daemon = True
+            redelivery.start()
+        except Exception:
+            _log.exception("%s failed", message.topic)
+            raise
+
+    def _poll_uploads(self, storage: str, bucket: str, handle: Callable[[UploadedObject], object]) -> None:
+        """Replace the bucket's notifications: handle each generation of an object once."""
+        handled: set[tuple[str, str]] = set()
+        while not self._closed.wait(UPLOAD_POLL_S):
+            try:
+                listing = call(storage, "GET", f"/storage/v1/b/{bucket}/o?prefix={PREFIX}", None)
+                for item in listing.get("items", []):
+                    key = (item["name"], item["generation"])
+                    if key not in handled:
+                        handle(UploadedObject(bucket, item["name"], int(item["generation"])))
+                        handled.add(key)
+            except (TemporaryError, CallError, OSError) as error:
+                _log.warning("cannot handle new job files now; the next poll retries: %s", error)
+
+    def _sweep(self, deps: Deps) -> None:
+        while not self._closed.wait(SWEEP_S):
+            sweep.handle(deps)
+
+
+def _tune(message: Message, deps: Deps) -> None:
+    from trainmaster.wiring.suggester import suggester  # the import takes half a second; only tuning jobs need it
+
+    tune.handle(internal_requests.decode_tune(message.data), suggester(), deps)
+
+
+def _handler(bus: MemoryBus) -> type[BaseHTTPRequestHandler]:
+    class Handler(GuardedHandler):
+        """Serves `POST /v1/projects/P/topics/T:publish` with Pub/Sub's responses."""
+
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            match = PUBLISH.match(self.path)
+            if match is None:
+                self._respond(404, {"error": {"code": 404, "status": "NOT_FOUND"}})
+                return
+            ids = []
+            for position, message in enumerate(json.loads(body)["messages"]):
+                data = base64.b64decode(message.get("data", ""))
+                bus.publish(match.group(1), data, message.get("attributes", {}))
+                ids.append(str(position))
+            self._respond(200, {"messageIds": ids})
+
+        def _respond(self, status: int, body: object) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing: this process writes to the user's terminal."""
+
+    return Handler

@@ -1,0 +1,191 @@
+"""Plan a stack: its services, their ports, and the addresses each service gets. Starts nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trainmaster_emulators.services import firestore, functions_host, iam, pubsub, storage
+from trainmaster_emulators.stack import client_configuration, gates, processes, runtime_images
+from trainmaster_emulators.stack.backends import Backend
+from trainmaster_emulators.stack.gates import Gates
+from trainmaster_emulators.stack.service import Service
+from trainmaster_emulators.stack.state import Endpoints, StackConfig
+
+API: Final = "api"
+BILLING: Final = "billing"
+COMPUTE: Final = "compute"
+LOGGING: Final = "logging"
+MONITORING: Final = "monitoring"
+PROXY: Final = "proxy"
+IMAGES_FILE: Final = "images.json"
+SCHEDULER: Final = "scheduler"
+SWEEP: Final = "sweep"
+MAINTENANCE: Final = "maintenance"
+UPLOAD_TOPIC: Final = pubsub.topic_of("upload")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The services of a stack. Starts nothing by itself."""
+
+    endpoints: Endpoints
+    services: list[Service]
+    """In starting order: services that need the longest to become ready come first."""
+    function_ports: dict[str, int]
+    """Port of each function that Pub/Sub delivers to, by function name."""
+
+
+def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, ports: processes.Ports) -> Plan:
+    """Plan the services of a stack, and write the image table, which the Compute emulator reads.
+
+    Raises StackError where a program or a function's file is missing.
+    """
+    firestore_addresses = [] if config.control_plane else ports.take_blocked_addresses(firestore.ADDRESSES)
+    pubsub_address, storage_address, storage_tls_address = ports.take_blocked_addresses(3)
+    has_api = not config.control_plane and (config.functions_dir / f"{API}.py").is_file()
+    endpoints = Endpoints(
+        firestore=next(iter(firestore_addresses), ""),
+        pubsub=config.control_plane or pubsub_address,
+        storage=storage_address,
+        storage_tls=storage_tls_address,
+        compute=ports.take_address() if config.compute else None,
+        proxy=ports.take_address() if config.compute else None,
+        logging=ports.take_address(),
+        monitoring=ports.take_address(),
+        iam=ports.take_address() if has_api else None,
+        api=ports.take_address() if has_api else None,
+        scheduler=None if config.control_plane else ports.take_address(),
+        billing=None if config.control_plane else ports.take_address(),
+    )
+    iam_gates = gates.reserve(config, (*config.functions, *([API] if has_api else [])), ports)
+    vm_services = _vm_services(state_dir, config, endpoints, stack_id, iam_gates)
+    if config.control_plane:
+        objects = storage.service(backend, state_dir / storage.NAME, endpoints.storage, endpoints.storage_tls)
+        return Plan(endpoints, [objects, *_observation_services(state_dir, endpoints), *vm_services], {})
+    function_ports = {name: ports.take() for name in config.functions}
+    variables = client_configuration.application_environment(config, endpoints)
+    services = [
+        firestore.service(backend, firestore_addresses),
+        pubsub.service(backend, endpoints.pubsub, state_dir / pubsub.NAME),
+        storage.service(
+            backend,
+            state_dir / storage.NAME,
+            endpoints.storage,
+            endpoints.storage_tls,
+            pubsub=endpoints.pubsub,
+            project=config.project,
+            topic=UPLOAD_TOPIC,
+        ),
+        *iam_gates.services(config, endpoints),
+        *functions_host.services(
+            config.functions_dir,
+            function_ports,
+            variables,
+            iam_gates.own_variables(),
+            push_time_scale=config.time_scale if config.realistic else None,
+        ),
+        *_api_services(state_dir, config, endpoints, variables, iam_gates),
+        *_observation_services(state_dir, endpoints),
+        *vm_services,
+        *([_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)] if endpoints.scheduler else []),
+        *([_billing_service(endpoints.billing)] if endpoints.billing else []),
+    ]
+    return Plan(endpoints, services, function_ports)
+
+
+def _api_services(
+    state_dir: Path,
+    config: StackConfig,
+    endpoints: Endpoints,
+    variables: Mapping[str, str],
+    iam_gates: Gates,
+) -> list[Service]:
+    """Return the `api` function, which clients call directly, and the IAM emulator that it asks for permissions."""
+    if endpoints.iam is None or endpoints.api is None:
+        return []
+    port = _port(endpoints.iam)
+    argv = [sys.executable, "-m", "trainmaster_emulators.services.iam", "--port", port, "--project", config.project]
+    argv += ["--token-file", str(client_configuration.token_file(state_dir))]
+    iam_service = Service(iam.NAME, argv, address=endpoints.iam, restartable=True)
+    ports = {API: int(_port(endpoints.api))}
+    return [
+        iam_service,
+        *functions_host.services(config.functions_dir, ports, variables, iam_gates.own_variables()),
+    ]
+
+
+def _vm_services(
+    state_dir: Path, config: StackConfig, endpoints: Endpoints, stack_id: str, iam_gates: Gates
+) -> list[Service]:
+    """Return the Compute emulator, and the proxy through which programs on its VMs reach `gs://`."""
+    if endpoints.compute is None or endpoints.proxy is None:
+        return []
+    runtime_images.write_image_table(config.images_dir, state_dir / IMAGES_FILE)
+    vm_endpoints = iam_gates.vm_endpoints(endpoints)
+    variables = client_configuration.vm_environment(state_dir, config, vm_endpoints) | iam_gates.vm_variables()
+    variables[processes.STACK_ID] = stack_id
+    compute = [
+        sys.executable, "-m", "trainmaster_emulators.compute", "--host", processes.LOOPBACK,
+        "--port", _port(endpoints.compute), "--state-dir", str(state_dir / COMPUTE),
+        "--project", config.project, "--project-number", iam.PROJECT_NUMBER,
+        "--images", str(state_dir / IMAGES_FILE),
+    ]  # fmt: skip
+    for name, value in variables.items():
+        compute += ["--vm-env", f"{name}={value}"]
+    if config.realistic:
+        compute += ["--realistic", "--time-scale", str(config.time_scale), *iam_gates.compute_options(config)]
+    if MAINTENANCE in config.functions:
+        compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
+    proxy = [
+        sys.executable, "-m", "trainmaster_emulators.services.googleapis_proxy", "--port", _port(endpoints.proxy),
+        "--storage", f"http://{vm_endpoints.storage}", "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
+    ]  # fmt: skip
+    return [
+        Service(
+            COMPUTE,
+            compute,
+            environment={"PUBSUB_EMULATOR_HOST": endpoints.pubsub},
+            address=endpoints.compute,
+            health="/emulator/v1/health",
+            stop_first=True,
+        ),
+        # A restarted proxy uses the same certificate authority, so VMs keep trusting it.
+        Service(PROXY, proxy, address=endpoints.proxy, health=None, restartable=True),
+    ]
+
+
+def _observation_services(state_dir: Path, endpoints: Endpoints) -> list[Service]:
+    """Return the emulators of Cloud Logging and Cloud Monitoring. Their data are in files, so they may be restarted."""
+    services = []
+    for name, address in ((LOGGING, endpoints.logging), (MONITORING, endpoints.monitoring)):
+        argv = [sys.executable, "-m", f"trainmaster_emulators.{name}", "--host", processes.LOOPBACK]
+        argv += ["--port", _port(address), "--state-dir", str(state_dir / name)]
+        services.append(Service(name, argv, address=address, health="/emulator/v1/health", restartable=True))
+    return services
+
+
+def _scheduler_service(state_dir: Path, config: StackConfig, endpoints: Endpoints, address: str) -> Service:
+    """Return the Cloud Scheduler emulator, which also calls `sweep`. Its jobs are in a file, so it may be restarted."""
+    argv = [
+        sys.executable, "-m", "trainmaster_emulators.scheduler", "--port", _port(address),
+        "--state-dir", str(state_dir / SCHEDULER), "--project", config.project, "--pubsub", endpoints.pubsub,
+        "--token-file", str(client_configuration.token_file(state_dir)),
+    ]  # fmt: skip
+    if SWEEP in config.functions:
+        argv += ["--topic", pubsub.topic_of(SWEEP), "--every", f"{config.sweep_every_s:g}"]
+    health = "/emulator/v1/health"
+    return Service(SCHEDULER, argv, address=address, health=health, restartable=True)
+
+
+def _billing_service(address: str) -> Service:
+    """Return the emulator of Cloud Billing's catalogue, for `trainmaster prices update`. It stores nothing."""
+    argv = [sys.executable, "-m", "trainmaster_emulators.billing", "--port", _port(address)]
+    return Service(BILLING, argv, address=address, health=None, restartable=True)
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]

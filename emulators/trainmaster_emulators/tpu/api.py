@@ -1,0 +1,164 @@
+"""The calls of the Cloud TPU API, one method each: arguments from the URL, responses in Google's JSON.
+
+The routes of `server` contain the methods' names. `cloud` and `resource_queue` carry out the calls; this module builds
+lists, pages and operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from werkzeug.wrappers import Request
+
+from trainmaster_emulators.compute.instances import Instance
+from trainmaster_emulators.tpu import catalog
+from trainmaster_emulators.tpu.api_errors import Json, bad_request
+from trainmaster_emulators.tpu.cloud import TpuCloud
+from trainmaster_emulators.tpu.operations import Operation
+from trainmaster_emulators.tpu.resource_queue import TpuQueue
+
+ALL_ZONES: Final = "-"
+PAGE_SIZE_MAX: Final = 1000
+
+
+class TpuApi:
+    """The calls of one request. `is_alpha`: v2alpha1, which has more fields of queued resources."""
+
+    def __init__(self, cloud: TpuCloud, queue: TpuQueue, request: Request, *, is_alpha: bool) -> None:
+        self._cloud, self._queue, self._request, self._is_alpha = cloud, queue, request, is_alpha
+
+    # Fixed resources
+
+    def locations(self) -> Json:
+        return {"locations": [self.location(zone) for zone in catalog.zones()]}
+
+    def location(self, zone: str) -> Json:
+        catalog.check_zone(zone)
+        return {"name": self._cloud.parent(zone), "locationId": zone}
+
+    def accelerator_types(self, zone: str) -> Json:
+        base = f"{self._cloud.parent(zone)}/acceleratorTypes"
+        types = [
+            {
+                "name": f"{base}/{slice_.type}",
+                "type": slice_.type,
+                "acceleratorConfigs": [{"type": slice_.kind, "topology": slice_.topology}],
+            }
+            for slice_ in catalog.slices(zone)
+        ]
+        return self._page("acceleratorTypes", types)
+
+    def runtime_versions(self, zone: str) -> Json:
+        catalog.check_zone(zone)
+        base = f"{self._cloud.parent(zone)}/runtimeVersions"
+        versions = [{"name": f"{base}/{version}", "version": version} for version in catalog.RUNTIME_VERSIONS]
+        return self._page("runtimeVersions", versions)
+
+    # Nodes
+
+    def nodes(self, zone: str) -> Json:
+        """List the nodes of a zone, or with `-` of all zones, sorted by name."""
+        if zone != ALL_ZONES:
+            catalog.check_zone(zone)
+        nodes = [node for node in self._cloud.list_all() if zone in (ALL_ZONES, node.zone)]
+        return self._page("nodes", [node.as_json() for node in nodes])
+
+    def node(self, zone: str, node_id: str) -> Json:
+        return self._cloud.get(zone, node_id).as_json()
+
+    def create(self, zone: str) -> Json:
+        return self._show(self._cloud.create(zone, self._argument("nodeId", "node_id"), self._body()))
+
+    def update(self, zone: str, node_id: str) -> Json:
+        mask = set(filter(None, self._argument("updateMask", "update_mask").split(",")))
+        return self._show(self._cloud.update(zone, node_id, mask, self._body()))
+
+    def delete(self, zone: str, node_id: str) -> Json:
+        return self._show(self._cloud.delete(zone, node_id))
+
+    def start(self, zone: str, node_id: str) -> Json:
+        return self._show(self._cloud.start(zone, node_id))
+
+    def stop(self, zone: str, node_id: str) -> Json:
+        return self._show(self._cloud.stop(zone, node_id))
+
+    def guest_attributes(self, zone: str, node_id: str) -> Json:
+        """Return the guest attributes of some hosts, or of all.
+
+        A path is `NAMESPACE/KEY`, `NAMESPACE/` or empty, with or without a slash before it. Google does not document
+        the answer for a value that does not exist: here, the host has no items.
+        """
+        node, body = self._cloud.get(zone, node_id), self._body()
+        numbers = [str(number) for number in body.get("workerIds") or () if number]
+        if unknown := set(numbers) - set(map(str, range(node.spec.slice.hosts))):
+            raise bad_request(f"Invalid worker ids: {', '.join(sorted(unknown))}.")
+        path = str(body.get("queryPath") or "")
+        hosts = [host for number, host in enumerate(node.hosts) if not numbers or str(number) in numbers]
+        return {"guestAttributes": [{"queryPath": path, "queryValue": _guest_values(host, path)} for host in hosts]}
+
+    # QueuedResource resources
+
+    def all_queued(self, zone: str) -> Json:
+        if zone != ALL_ZONES:
+            catalog.check_zone(zone)
+        queued = [resource for resource in self._queue.list_all() if zone in (ALL_ZONES, resource.zone)]
+        return self._page("queuedResources", [resource.as_json(is_alpha=self._is_alpha) for resource in queued])
+
+    def queued(self, zone: str, name: str) -> Json:
+        return self._queue.get(zone, name).as_json(is_alpha=self._is_alpha)
+
+    def enqueue(self, zone: str) -> Json:
+        name = self._argument("queuedResourceId", "queued_resource_id")
+        return self._show(self._queue.create(zone, name, self._body(), is_alpha=self._is_alpha))
+
+    def delete_queued(self, zone: str, name: str) -> Json:
+        return self._show(self._queue.delete(zone, name, force=self._argument("force").lower() == "true"))
+
+    def reset_queued(self, zone: str, name: str) -> Json:
+        return self._show(self._queue.reset(zone, name))
+
+    # Operations
+
+    def operations(self, zone: str) -> Json:
+        catalog.check_zone(zone)
+        return self._page("operations", self._cloud.operations.list_of(self._cloud.parent(zone)))
+
+    def operation(self, zone: str, name: str) -> Json:
+        return self._cloud.operations.get(f"{self._cloud.parent(zone)}/operations/{name}")
+
+    def delete_operation(self, zone: str, name: str) -> Json:
+        self._cloud.operations.delete(f"{self._cloud.parent(zone)}/operations/{name}")
+        return {}
+
+    def _show(self, operation: Operation) -> Json:
+        return self._cloud.operations.get(operation.name)
+
+    def _argument(self, *spellings: str) -> str:
+        """Return a URL parameter. Google's clients write its name in camel case or snake case."""
+        return next((self._request.args[name] for name in spellings if name in self._request.args), "")
+
+    def _body(self) -> Json:
+        body = self._request.get_json(force=True, silent=True) if self._request.get_data() else {}
+        if not isinstance(body, dict):
+            raise bad_request("The request body must be a JSON object.")
+        return body
+
+    def _page(self, key: str, items: Sequence[Json]) -> Json:
+        size, token = self._argument("pageSize", "page_size") or "0", self._argument("pageToken", "page_token") or "0"
+        if not size.isdigit() or not token.isdigit():
+            raise bad_request(f"Invalid pageSize '{size}' or pageToken '{token}'.")
+        start, end = int(token), int(token) + (min(int(size), PAGE_SIZE_MAX) or PAGE_SIZE_MAX)
+        page: Json = {key: list(items[start:end])} if items[start:] else {}
+        return page | ({"nextPageToken": str(end)} if items[end:] else {})
+
+
+def _guest_values(host: Instance, path: str) -> Json:
+    namespace, _, key = path.strip("/").partition("/")
+    items = [
+        {"namespace": space, "key": name, "value": value}
+        for space, values in host.guest_attributes.items()
+        for name, value in values.items()
+        if namespace in ("", space) and key in ("", name)
+    ]
+    return {"items": items} if items else {}

@@ -1,0 +1,163 @@
+"""The methods of the nodes API. Each checks the request, then `lifecycle` carries it out.
+
+A failed check is an error of the call. A later failure is an error of the operation.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from trainmaster_emulators.compute.injected_faults import FaultInjector
+from trainmaster_emulators.compute.vm_transitions import Timing
+from trainmaster_emulators.tpu import catalog
+from trainmaster_emulators.tpu.api_errors import (
+    Json,
+    TpuError,
+    already_exists,
+    bad_request,
+    no_reservation,
+    not_found,
+    not_while,
+    quota_exceeded,
+    stockout,
+)
+from trainmaster_emulators.tpu.hosts import SliceHosts, addresses
+from trainmaster_emulators.tpu.lifecycle import Lifecycle
+from trainmaster_emulators.tpu.nodes import (
+    NODE_ID,
+    Node,
+    NodeSpec,
+    NodeState,
+    parse_labels,
+    parse_metadata,
+    parse_node_spec,
+)
+from trainmaster_emulators.tpu.operations import Operation, OperationStore
+
+UPDATABLE: Final = frozenset({"metadata", "labels"})
+"""Fields that this emulator can change. Google also allows description, tags and external addresses."""
+_SETTLED: Final = (NodeState.READY, NodeState.STOPPED)
+
+
+class TpuCloud:
+    """One project's nodes."""
+
+    def __init__(self, hosts: SliceHosts, faults: FaultInjector, timing: Timing) -> None:
+        self.project, self.faults = hosts.power.project, faults
+        self.operations = OperationStore()
+        self.lifecycle = Lifecycle(self.operations, faults, hosts, timing, self._forget)
+        self._lock = threading.RLock()
+        self._nodes: dict[str, Node] = {}
+
+    # Reading
+
+    def get(self, zone: str, node_id: str) -> Node:
+        catalog.check_zone(zone)
+        path = f"{self.parent(zone)}/nodes/{node_id}"
+        with self._lock:
+            if path not in self._nodes:
+                raise not_found(path)
+            return self._nodes[path]
+
+    def list_all(self) -> Sequence[Node]:
+        with self._lock:
+            return [self._nodes[path] for path in sorted(self._nodes)]
+
+    def find(self, node_id: str) -> Node | None:
+        """Return the node of that id in any zone, of several the youngest; None if there is none."""
+        matches = [node for node in self.list_all() if node.name == node_id]
+        return max(matches, key=lambda node: node.created_at, default=None)
+
+    # Changing
+
+    def create(self, zone: str, node_id: str, body: Json, queued: str = "") -> Operation:
+        """Create a node. `queued`: path of the queued resource that requests it, empty for none."""
+        catalog.check_zone(zone)
+        if not NODE_ID.fullmatch(node_id):
+            raise bad_request(f"Invalid node id '{node_id}': must match {NODE_ID.pattern}.")
+        spec = parse_node_spec(body, zone, self.project.default_account)
+        path = f"{self.parent(zone)}/nodes/{node_id}"
+        with self._lock:
+            if path in self._nodes:
+                raise already_exists(path)
+            if quota_error := self._quota_error(zone, spec):
+                raise quota_error
+            number = secrets.randbits(62) | 1 << 62
+            node = Node(
+                path=path,
+                zone=zone,
+                id=number,
+                spec=spec,
+                addresses=addresses(spec.slice.hosts),
+                metadata=dict(spec.metadata),
+                labels=dict(spec.labels),
+                queued=queued,
+            )
+            self._nodes[path] = node
+            operation = self._begin(node, "create")
+            self.lifecycle.create(operation, node, self._shortage(zone, spec))
+            return operation
+
+    def delete(self, zone: str, node_id: str) -> Operation:
+        undeletable = (NodeState.CREATING, NodeState.DELETING)
+        return self._act("delete", zone, node_id, self.lifecycle.delete, lambda node: node.state not in undeletable)
+
+    def stop(self, zone: str, node_id: str) -> Operation:
+        return self._act("stop", zone, node_id, self.lifecycle.stop, lambda node: node.state is NodeState.READY)
+
+    def start(self, zone: str, node_id: str) -> Operation:
+        return self._act("start", zone, node_id, self.lifecycle.start, lambda node: node.state is NodeState.STOPPED)
+
+    def update(self, zone: str, node_id: str, mask: set[str], body: Json) -> Operation:
+        if not mask or mask - UPDATABLE:
+            raise bad_request(f"Cannot update {', '.join(sorted(mask)) or 'nothing'}.")
+        metadata = parse_metadata(body.get("metadata") or {})
+        labels = parse_labels(body.get("labels") or {})
+
+        def change(operation: Operation, node: Node) -> None:
+            if "labels" in mask:
+                node.labels = labels
+            self.lifecycle.update(operation, node, metadata if "metadata" in mask else node.metadata)
+
+        return self._act("update", zone, node_id, change, lambda node: node.state in _SETTLED)
+
+    def _act(
+        self,
+        verb: str,
+        zone: str,
+        node_id: str,
+        act: Callable[[Operation, Node], None],
+        is_allowed: Callable[[Node], bool],
+    ) -> Operation:
+        with self._lock:
+            node = self.get(zone, node_id)
+            if not is_allowed(node):
+                raise not_while(verb, node.state)
+            operation = self._begin(node, verb)
+            act(operation, node)
+            return operation
+
+    def _begin(self, node: Node, verb: str) -> Operation:
+        return self.operations.begin(self.parent(node.zone), node.path, verb)
+
+    def _quota_error(self, zone: str, spec: NodeSpec) -> TpuError | None:
+        """Return the error of the call, if the region's quota is exhausted."""
+        region = zone.rpartition("-")[0]
+        return quota_exceeded(spec.slice.kind, region) if region in self.faults.now.quota_regions else None
+
+    def _shortage(self, zone: str, spec: NodeSpec) -> TpuError | None:
+        """Return the later error of the operation, if the zone has no capacity."""
+        if zone not in self.faults.now.stockout_zones:
+            return None
+        return no_reservation() if spec.reserved else stockout(zone)
+
+    def _forget(self, node: Node) -> None:
+        with self._lock:
+            if self._nodes.get(node.path) is node:
+                del self._nodes[node.path]
+
+    def parent(self, zone: str) -> str:
+        return f"projects/{self.project.id}/locations/{zone}"

@@ -1,0 +1,189 @@
+"""The states of queued resources over time. Each resource has a thread, from its creation until its node has ended.
+
+    the zone has no capacity (a fault)   it waits; after its valid-until time ──► FAILED
+    the zone has capacity                its node is created by an ordinary call ──► ACTIVE
+    the node is preempted                SUSPENDED; the node stays in the state PREEMPTED
+    the node is deleted                  SUSPENDED
+    its run limit is over                the node is deleted ──► SUSPENDED
+
+It is unconfirmed whether Cloud TPU keeps the preempted node of a queued resource. This emulator keeps it, which is the
+stricter case: the control plane must delete the node itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from trainmaster_emulators.tpu import catalog
+from trainmaster_emulators.tpu.api_errors import Json, TpuError, already_exists, not_found, not_while
+from trainmaster_emulators.tpu.cloud import TpuCloud
+from trainmaster_emulators.tpu.lifecycle import EMPTY
+from trainmaster_emulators.tpu.nodes import Node, NodeState, parse_node_spec
+from trainmaster_emulators.tpu.operations import Operation
+from trainmaster_emulators.tpu.queued_resource import (
+    QUEUED_TYPE,
+    QueuedResource,
+    QueueState,
+    check_name,
+    parse_queue_request,
+)
+
+DELETABLE: Final = (QueueState.WAITING, QueueState.FAILED, QueueState.SUSPENDED)
+"""States in which a resource with a node can be deleted without force. Source: Cloud TPU, queuedResources.delete."""
+_LOST: Final = (NodeState.PREEMPTED, NodeState.TERMINATED)
+
+
+class TpuQueue:
+    """The queued resources of one project. `cloud` has their nodes."""
+
+    def __init__(self, cloud: TpuCloud) -> None:
+        self._cloud = cloud
+        self._lock = threading.Lock()
+        self._queued: dict[str, QueuedResource] = {}
+
+    def get(self, zone: str, name: str) -> QueuedResource:
+        catalog.check_zone(zone)
+        path = self._path(zone, name)
+        with self._lock:
+            if path not in self._queued:
+                raise not_found(path)
+            return self._queued[path]
+
+    def list_all(self) -> Sequence[QueuedResource]:
+        with self._lock:
+            return [self._queued[path] for path in sorted(self._queued)]
+
+    def create(self, zone: str, name: str, body: Json, *, is_alpha: bool) -> Operation:
+        catalog.check_zone(zone)
+        check_name(name)
+        request = parse_queue_request(body, self._cloud.parent(zone), is_alpha=is_alpha)
+        parse_node_spec(request.node, zone, self._cloud.project.default_account)
+        queued = QueuedResource(self._path(zone, name), zone, request)
+        with self._lock:
+            if queued.path in self._queued:
+                raise already_exists(queued.path)
+            self._queued[queued.path] = queued
+        operation = self._begin(queued, "create")
+        self._spawn(lambda: self._run(queued, operation))
+        return operation
+
+    def delete(self, zone: str, name: str, *, force: bool) -> Operation:
+        queued = self.get(zone, name)
+        with queued.transition_lock:
+            node = self._node(queued)
+            if queued.state in (QueueState.DELETING, QueueState.PROVISIONING, QueueState.CREATING):
+                raise not_while("delete", queued.state)
+            if node is not None and not force and queued.state not in DELETABLE:
+                raise not_while("delete", queued.state)
+            queued.state = QueueState.DELETING
+        operation = self._begin(queued, "delete")
+        self._spawn(lambda: self._remove(queued, operation, with_node=force))
+        return operation
+
+    def reset(self, zone: str, name: str) -> Operation:
+        """Queue the request again. Source: the method's description; the allowed states are unconfirmed."""
+        queued = self.get(zone, name)
+        with queued.transition_lock:
+            if queued.state not in (QueueState.SUSPENDED, QueueState.FAILED):
+                raise not_while("reset", queued.state)
+            queued.state, queued.error, queued.initiator = QueueState.CREATING, None, None
+        operation = self._begin(queued, "reset")
+        self._spawn(lambda: self._run(queued, operation))
+        return operation
+
+    # On threads
+
+    def _run(self, queued: QueuedResource, operation: Operation) -> None:
+        self._pause()
+        self._enter(queued, QueueState.WAITING, only_if=QueueState.CREATING)
+        self._cloud.operations.finish(operation, {"@type": QUEUED_TYPE, **queued.as_json()})
+        try:
+            self._wait_for_capacity(queued)
+            node = self._create_node(queued)
+        except TpuError as failure:
+            queued.error = failure
+            self._enter(queued, QueueState.FAILED)
+            return
+        if node is not None:
+            self._watch(queued, node)
+
+    def _wait_for_capacity(self, queued: QueuedResource) -> None:
+        while queued.state is QueueState.WAITING and queued.zone in self._cloud.faults.now.stockout_zones:
+            if queued.request.valid_until is not None and datetime.now(UTC) >= queued.request.valid_until:
+                raise TpuError("DEADLINE_EXCEEDED", "The resources were not available before the valid-until time.")
+            time.sleep(0.05)
+
+    def _create_node(self, queued: QueuedResource) -> Node | None:
+        """Create the node and return it when it is READY. Return None if the request was deleted meanwhile."""
+        if not self._enter(queued, QueueState.PROVISIONING, only_if=QueueState.WAITING):
+            return None
+        operation = self._cloud.create(queued.zone, queued.request.node_id, queued.request.node, queued.path)
+        while operation.ended_at is None:
+            time.sleep(0.05)
+        if operation.error is not None:
+            raise operation.error
+        self._enter(queued, QueueState.ACTIVE, only_if=QueueState.PROVISIONING)
+        return self._cloud.get(queued.zone, queued.request.node_id)
+
+    def _watch(self, queued: QueuedResource, node: Node) -> None:
+        """Wait until the node ends or its run limit is over, then suspend the resource."""
+        ends_at = datetime.now(UTC) + queued.request.max_run if queued.request.max_run else None
+        initiator = "SERVICE"
+        while not node.deleted and node.state not in (*_LOST, NodeState.DELETING):
+            if ends_at is not None and datetime.now(UTC) >= ends_at:
+                self._delete_node(queued)
+            time.sleep(0.05)
+        if node.state is NodeState.DELETING and ends_at is None:
+            initiator = "USER"
+        queued.initiator = initiator
+        if self._enter(queued, QueueState.SUSPENDING, only_if=QueueState.ACTIVE):
+            while node.state is NodeState.DELETING and not node.deleted:
+                time.sleep(0.05)
+            self._pause()
+            self._enter(queued, QueueState.SUSPENDED, only_if=QueueState.SUSPENDING)
+
+    def _remove(self, queued: QueuedResource, operation: Operation, *, with_node: bool) -> None:
+        self._pause()
+        while with_node and self._node(queued) is not None:
+            self._delete_node(queued)
+            time.sleep(0.05)
+        with self._lock:
+            self._queued.pop(queued.path, None)
+        self._cloud.operations.finish(operation, EMPTY)
+
+    def _delete_node(self, queued: QueuedResource) -> None:
+        try:
+            self._cloud.delete(queued.zone, queued.request.node_id)
+        except TpuError:
+            return  # it is being deleted, or has been
+
+    def _node(self, queued: QueuedResource) -> Node | None:
+        """Return the resource's own node, not another one of the same name; None if it does not exist."""
+        try:
+            node = self._cloud.get(queued.zone, queued.request.node_id)
+        except TpuError:
+            return None
+        return node if node.queued == queued.path else None
+
+    def _enter(self, queued: QueuedResource, state: QueueState, *, only_if: QueueState | None = None) -> bool:
+        with queued.transition_lock:
+            if queued.state is QueueState.DELETING or only_if not in (None, queued.state):
+                return False
+            queued.state = state
+            return True
+
+    def _pause(self) -> None:
+        time.sleep(self._cloud.lifecycle.timing.step_s + self._cloud.faults.now.slow_s)
+
+    def _begin(self, queued: QueuedResource, verb: str) -> Operation:
+        return self._cloud.operations.begin(self._cloud.parent(queued.zone), queued.path, verb)
+
+    def _path(self, zone: str, name: str) -> str:
+        return f"{self._cloud.parent(zone)}/queuedResources/{name}"
+
+    def _spawn(self, step: Callable[[], None]) -> None:
+        threading.Thread(target=step, name="tpu-queue", daemon=True).start()

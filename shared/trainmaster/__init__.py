@@ -1,0 +1,40 @@
+"""Trainmaster's Python client.
+
+    from trainmaster import Client
+
+    client = Client()                       # project and address from the environment
+    job = client.wait(client.submit("job.yaml"))
+
+docs/python.md has examples.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from trainmaster.client.client import Client
+    from trainmaster.client.explanation import Decision, Explanation
+    from trainmaster.client.job import Job, JobFailedError, Trial
+    from trainmaster.client.launch import package_folder
+
+__all__ = ["Client", "Decision", "Explanation", "Job", "JobFailedError", "Trial", "package_folder"]
+
+_MODULES: Final = {
+    "Client": "client",
+    "Decision": "explanation",
+    "Explanation": "explanation",
+    "Job": "job",
+    "JobFailedError": "job",
+    "Trial": "job",
+    "package_folder": "launch",
+}
+"""Public name → its module in `trainmaster.client`."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use: functions and VMs import this package, too, and need no client."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.client.{_MODULES[name]}"), name)

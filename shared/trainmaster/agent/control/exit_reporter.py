@@ -1,0 +1,69 @@
+"""Reporting how an incarnation ended, in the right order with the announcement that explains it.
+
+    preemption announced ──► program saves and exits ──► maintenance event ──► replica-exit, DELAY_S after the exit
+
+A program that was asked to save ends because its VM is about to stop. The maintenance event says more about that than
+the exit does, so it should arrive first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainmaster.agent.control.inbox import Inbox
+    from trainmaster.agent.control.run_state import RunState
+    from trainmaster.agent.control.vm_config import IncarnationKey
+    from trainmaster.agent.reporting.serial_console import Console
+    from trainmaster.agent.results import ProgramExit
+
+DELAY_S = 5.0  # from the exit of a program that was asked to save to its report
+
+
+class ExitReporter:
+    """Use it on the main thread only."""
+
+    def __init__(self, inbox: Inbox, run_state: RunState, console: Console) -> None:
+        self._inbox = inbox
+        self._run_state = run_state
+        self._console = console
+        self._delayed: tuple[IncarnationKey, ProgramExit] | None = None
+
+    def report(self, key: IncarnationKey, program_exit: ProgramExit, command: Sequence[str]) -> None:
+        """Report a program that ended by itself. `command`: its command line, if it has one to show."""
+        if program_exit.exit_status == 0:
+            self._console.log("Module completed; cleaning up.")
+            self._console.log("Clean up finished.")
+            self._console.log("Task completed successfully.")
+        else:
+            if command:
+                self._console.log_error(program_exit.describe_failure(command))
+            memory = ", out of memory" if program_exit.out_of_memory else ""
+            self._console.log(f"Module ended with {program_exit.how}{memory}.")
+        self._run_state.report_exit(key, program_exit)
+
+    def report_stalled(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
+        """Report a program that was ended because it printed nothing for too long."""
+        self._console.log(f"Module ended with {program_exit.how}, because it had stalled.")
+        self._run_state.report_exit(key, replace(program_exit, cause="stalled"))
+
+    def report_vm_stopping(self, key: IncarnationKey, program_exit: ProgramExit, *, is_shutting_down: bool) -> None:
+        """Report a program that ended because its VM stops: later, unless the VM is already shutting down."""
+        self._console.log(f"Module ended with {program_exit.how}, because its VM is about to stop.")
+        caused_by_vm = replace(program_exit, cause="vm_stopping")
+        if is_shutting_down:
+            self._run_state.report_exit(key, caused_by_vm)
+        else:
+            self._delayed = (key, caused_by_vm)
+            self._inbox.post_later(DELAY_S, self.report_delayed)
+
+    def report_delayed(self) -> None:
+        """Report the delayed exit now, unless another incarnation has started since."""
+        if self._delayed is not None:
+            key, program_exit = self._delayed
+            self._delayed = None
+            if self._run_state.last_started == key:
+                self._run_state.report_exit(key, program_exit)

@@ -1,0 +1,125 @@
+"""Starting the user's program, waiting for its end, and removing what an earlier agent left running."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER
+from trainmaster.agent.program.container_program import ContainerProgram
+from trainmaster.agent.program.devices import gpu_count
+from trainmaster.agent.program.environment import arguments_of, command_of, environment_of
+from trainmaster.agent.program.process_table import kill_marked
+from trainmaster.agent.program.program import Program
+from trainmaster.agent.program.variable_references import resolve_references
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Union
+
+    from trainmaster.agent.control.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
+    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.metric.trial_metric import TrialMetric
+    from trainmaster.agent.program.container_engine import ContainerEngine
+    from trainmaster.agent.results import ProgramExit
+
+    RunningProgram = Union[Program, ContainerProgram]
+
+
+class Launcher:
+    """Runs the program of one incarnation at a time: a Python module, or a container."""
+
+    def __init__(
+        self,
+        identity: AgentIdentity,
+        workspace: Workspace,
+        find_engine: Callable[[], ContainerEngine | None],
+        metric: TrialMetric,
+        on_program_end: Callable[[], None] | None = None,
+    ) -> None:
+        """`find_engine` is called when it is needed, because the setup may install an engine after the agent has
+        started.
+
+        `on_program_end` is called on the thread that waits for the program, before its exit is reported.
+        """
+        self._identity = identity
+        self._find_engine = find_engine
+        self._workspace = workspace
+        self._metric = metric
+        self._on_program_end = on_program_end
+        self.command: Sequence[str] = ()
+        """The command line of the module that was started last, for messages; empty for a container."""
+
+    def clean_up(self) -> None:
+        """End everything that an earlier agent on this VM started."""
+        count = kill_marked(self._workspace.work)
+        if count:
+            self._workspace.log(f"Killed {count} processes that an earlier run of the agent left behind.")
+        engine = self._find_engine()
+        count = engine.remove_all() if engine is not None else 0
+        if count:
+            self._workspace.log(f"Removed {count} containers that an earlier run of the agent left behind.")
+
+    def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> RunningProgram:
+        """Start the program. `slices`: as in the directive. Raises OSError or ValueError if it cannot be started."""
+        without_variables = replace(self._identity.config, variables={})
+        platform_variables = environment_of(replace(self._identity, config=without_variables), {}, slices, gpu_count())
+        config = resolve_references(self._identity.config, platform_variables)
+        env = environment_of(replace(self._identity, config=config), secrets, slices, gpu_count())
+        metric_folder = self._metric.create_folder(key)
+        if config.container is not None:
+            return self._start_container(key, config, config.container, env, metric_folder)
+        return self._start_module(
+            config, {**env, FILE_VARIABLE: str(metric_folder / FILE_NAME)} if metric_folder else env
+        )
+
+    def wait(self, key: IncarnationKey, program: RunningProgram) -> ProgramExit:
+        """Wait for the end of this incarnation, and read the metric that it reported."""
+        program_exit = program.wait()
+        if self._on_program_end is not None:
+            self._on_program_end()
+        return replace(
+            program_exit, measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0)
+        )
+
+    def cancel(self) -> None:
+        """Give up reading the metric of a program that has ended. May be called from any thread."""
+        self._metric.cancel()
+
+    def _start_module(self, config: VmConfig, env: Mapping[str, str]) -> Program:
+        command = command_of(config)
+        self.command = tuple(command)
+        self._workspace.log(f"Running command: {shlex.join(command)}")
+        folder = self._workspace.work / "run"  # Python puts it first in sys.path, so it must hold none of our files
+        folder.mkdir(exist_ok=True)
+        inherited = {name: value for name, value in self._workspace.environ.items() if name != "PYTHONNOUSERSITE"}
+        # The agent's own interpreter, which is the `python3` that the startup script found.
+        command[0] = sys.executable
+        package = config.python_module.partition(".")[0]
+        return Program(command, self._workspace, env={**inherited, **env}, cwd=folder, package=package)
+
+    def _start_container(
+        self,
+        key: IncarnationKey,
+        config: VmConfig,
+        container: ContainerCommand,
+        env: Mapping[str, str],
+        metric_folder: Path | None,
+    ) -> ContainerProgram:
+        engine = self._find_engine()
+        if engine is None:
+            raise OSError("the container engine is gone")
+        arguments = arguments_of(config)
+        self._workspace.log(f"Running image {shlex.join([container.image, *container.command, *arguments])}")
+        return ContainerProgram(
+            engine,
+            f"{self._identity.instance.name}-{key.attempt}-{key.incarnation}",
+            container,
+            arguments,
+            env={**env, FILE_VARIABLE: f"{FOLDER_IN_CONTAINER}/{FILE_NAME}"} if metric_folder else env,
+            mounts={metric_folder: FOLDER_IN_CONTAINER} if metric_folder else {},
+            workspace=self._workspace,
+        )

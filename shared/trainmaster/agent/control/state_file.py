@@ -1,0 +1,70 @@
+"""The agent's state on disk: one small file that survives crashes of the agent and reboots of the VM."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.control.vm_config import IncarnationKey, ReceivedDirective
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+
+@dataclass
+class StoredState:
+    """The contents of the state file."""
+
+    instance_id: str
+    """The VM that wrote it: a disk may outlive its VM."""
+    setup_done: bool = False
+    """The job's packages are installed."""
+    started: IncarnationKey | None = None
+    """The last incarnation that was started, or that a failed setup used up."""
+    closed: bool = True
+    """A later directive was received, so the end of that incarnation no longer matters: nothing is left to report."""
+    exit: dict[str, Any] | None = None
+    """How that incarnation ended, if it is known and still matters."""
+    desired: ReceivedDirective | None = None
+    """The latest directive."""
+    announced: list[str] = field(default_factory=list)
+    """Causes of maintenance events that were accepted."""
+
+    @staticmethod
+    def load(path: Path, instance_id: str) -> StoredState:
+        """Return an empty state if the file is missing, unreadable, or of another VM."""
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored["instance_id"] != instance_id:
+                return StoredState(instance_id)
+            desired = stored["desired"]
+            return StoredState(
+                instance_id,
+                setup_done=stored["setup_done"],
+                started=IncarnationKey(*stored["started"]) if stored["started"] else None,
+                closed=stored["closed"],
+                exit=stored["exit"],
+                desired=ReceivedDirective(
+                    IncarnationKey(*desired["key"]),
+                    desired["action"],
+                    tuple(desired.get("slices", ())),
+                    desired.get("pause_s", 0.0),
+                )
+                if desired
+                else None,
+                announced=list(stored["announced"]),
+            )
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return StoredState(instance_id)
+
+    def save(self, path: Path) -> None:
+        """Replace the file atomically. Raises OSError."""
+        new = path.with_suffix(".new")
+        with new.open("w", encoding="utf-8") as file:
+            json.dump(asdict(self), file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)

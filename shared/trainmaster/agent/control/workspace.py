@@ -1,0 +1,26 @@
+"""Where the agent works: its folder, its environment and its console."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trainmaster.agent.reporting.serial_console import Console
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folder, environment and console of the agent."""
+
+    work: Path
+    """The agent's folder, created by the startup script."""
+    environ: Mapping[str, str]
+    """The environment that the agent was started with."""
+    console: Console
+
+    def log(self, text: str) -> None:
+        self.console.log(text)

@@ -1,0 +1,179 @@
+"""The agent: keeps one VM doing what its directive says, and reports what happens to the program.
+
+Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is one
+zip application (`trainmaster/wiring/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its wire
+contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on no port and holds no credentials. It reads from
+the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and a
+guest attribute.
+
+Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
+
+    metadata ── directive ────┐                        ┌──► Program (in its own session; output forwarded line by line)
+    metadata ── maintenance ──┤                        │
+    metadata ── preempted ────┼──► Inbox ──► Agent ────┼──► Setup (packages or image once per VM, secrets at each start)
+    program ended ────────────┤   (main thread)        │
+    setup done ───────────────┤                        └──► EventReporter ──► Pub/Sub, in order, repeated until accepted
+    SIGTERM ──────────────────┘
+
+The control is level-triggered: ``Agent._reconcile`` compares the latest directive with what is running and takes the
+next step, in whatever order events arrive::
+
+    directive run (1,1)       run (1,2)
+    ──────┬──────────────────────┬──────────────────────────────────────────►
+          │ setup │ vm-ready (1,1)  SIGTERM ≤ grace_s SIGKILL │ vm-ready (1,2)
+                  └─ program ────────────────────────────────┘ └─ program ──
+                                     (ended on purpose: no replica-exit)
+
+Guarantees:
+
+- Each (attempt, incarnation) is started at most once on a VM, even after crashes of the agent and reboots: the state
+  file records the start before the program starts.
+- The exit of a program that was not ended on purpose is reported until it is accepted, or until a newer directive
+  supersedes it.
+- A failure of the control plane or of Pub/Sub never ends a program.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.control.agent import Agent
+from trainmaster.agent.control.inbox import Inbox
+from trainmaster.agent.control.launcher import Launcher
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.control.slice_hosts import read_slice_host, read_tpu_node
+from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
+from trainmaster.agent.control.workspace import Workspace
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.http_call import HttpError, backoffs
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.metric.metric_report import MetricReport
+from trainmaster.agent.metric.summary_metric import SummaryMetric
+from trainmaster.agent.metric.trial_metric import TAG_VARIABLE, TrialMetric
+from trainmaster.agent.program.container_engine import ContainerEngine
+from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
+from trainmaster.agent.reporting.events import EventReporter
+from trainmaster.agent.reporting.heartbeat import Heartbeat
+from trainmaster.agent.reporting.log_buffer import LogBuffer
+from trainmaster.agent.reporting.publisher import Publisher
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.setup.cloud_storage import StorageReader
+from trainmaster.agent.setup.machine_report import describe_machine
+from trainmaster.agent.setup.setup import Setup
+from trainmaster.agent.setup.setup_errors import Retrier
+from trainmaster.agent.shutdown.self_delete import SelfDelete
+from trainmaster.agent.utilization.configured import configured_monitor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LOG_WRITE_S = 10.0  # timeout of one write to Cloud Logging
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run ``agent.pyz WORK_DIRECTORY``. Exit status 0 means that the agent must not be started again."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the agent handles it
+    work = Path(argv[1]).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    metadata = MetadataServer(environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
+    identity = read_identity(metadata, console)
+    config = identity.config
+    workspace = Workspace(work, environ, console)
+    inbox = Inbox(metadata)
+
+    def api(name: str, endpoint_variable: str) -> GoogleApi:
+        return GoogleApi(environ.get(endpoint_variable), f"https://{name}.googleapis.com", metadata)
+
+    publisher = Publisher(api("pubsub", "TRAINMASTER_PUBSUB_ENDPOINT"), metadata, console)
+    reporter = EventReporter(identity, publisher, console, inbox)
+    run_state = RunState(work / "state.json", identity.instance.instance_id, reporter, console)
+    log = create_cloud_log(identity, api("logging", "TRAINMASTER_LOGGING_ENDPOINT"), run_state)
+    if log is not None:
+        console.copy_to(log)
+        inbox.start_thread(log.run)
+    if config.fuse_s is not None:
+        node = f"projects/{config.project}/locations/{identity.vm.zone}/nodes/{identity.vm.name}"
+        inbox.start_thread(SelfDelete(node, config.fuse_s, api("tpu", "TRAINMASTER_TPU_ENDPOINT"), workspace).run)
+
+    def find_engine() -> ContainerEngine | None:
+        return ContainerEngine.find(environ, identity.instance.name) if config.container is not None else None
+
+    console.log(describe_machine(metadata, ContainerEngine.find(environ, identity.instance.name)))
+    storage = StorageReader(api("storage", "STORAGE_EMULATOR_HOST"), Retrier(console))
+    secret_manager = api("secretmanager", "TRAINMASTER_SECRETS_ENDPOINT")
+    if identity.vm == identity.instance:  # not a host of a TPU node
+        inbox.post(Heartbeat(metadata, inbox, console).beat)
+    monitoring = api("monitoring", "TRAINMASTER_MONITORING_ENDPOINT")
+    monitor = configured_monitor(identity, environ, metadata, monitoring, run_state, console)
+    if monitor is not None:
+        inbox.start_thread(monitor.run)
+    metric = TrialMetric(identity, work, create_summary_metric(identity, storage, console))
+    if metric.is_reported:
+        inbox.start_thread(MetricReport(metric, lambda: run_state.last_started, metadata, console).run)
+    Agent(
+        identity=identity,
+        inbox=inbox,
+        reporter=reporter,
+        run_state=run_state,
+        setup=Setup(
+            identity,
+            workspace,
+            metadata=metadata,
+            storage=storage,
+            secret_manager=secret_manager,
+            find_engine=find_engine,
+        ),
+        launcher=Launcher(identity, workspace, find_engine, metric, monitor.finish_interval if monitor else None),
+        console=console,
+    ).run()
+    return 0
+
+
+def create_cloud_log(identity: AgentIdentity, logging: GoogleApi, run_state: RunState) -> CloudLog | None:
+    """Return the copy of the output in Cloud Logging; None if the output is not copied.
+
+    It reports its own errors on a console that is not copied to itself.
+    """
+    origin = LogOrigin.of(identity)
+    if origin is None:
+        return None
+
+    def post(body: bytes) -> None:
+        logging.call("/v2/entries:write", timeout=LOG_WRITE_S, body=body)
+
+    return CloudLog(origin, post, LogBuffer(), lambda: run_state.last_started, Console().log)
+
+
+def create_summary_metric(identity: AgentIdentity, storage: StorageReader, console: Console) -> SummaryMetric | None:
+    """Return the reader of the trial's summary events; None unless this is the primary and has a job directory."""
+    tag, job_dir = identity.config.environment.get(TAG_VARIABLE), identity.config.job_dir
+    return SummaryMetric(tag, job_dir, storage, console.log) if tag and job_dir and identity.is_primary else None
+
+
+def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:
+    """Read which replica this VM is; retry until the metadata server answers.
+
+    Raises KeyError, TypeError or ValueError if the VM config is malformed.
+    """
+    for wait in backoffs(10.0):
+        try:
+            instance = VmRef(
+                name=metadata.get("instance/name").strip(),
+                zone=metadata.get("instance/zone").strip().rsplit("/", 1)[-1],
+                instance_id=metadata.get("instance/id").strip(),
+            )
+            config = VmConfig.parse(metadata.get("instance/attributes/trainmaster-vm-config"))
+            vm = instance if instance.name in config.vm_names else read_tpu_node(metadata, instance)
+            host = read_slice_host(metadata) if config.hosts > 1 else None
+            number = metadata.get("project/numeric-project-id").strip() if vm is instance else ""
+        except HttpError as error:
+            console.log(f"The metadata server does not answer yet ({error}); trying again.")
+            time.sleep(wait)
+            continue
+        return AgentIdentity(vm, config, instance, host, number)
+    raise AssertionError("backoffs never end")

@@ -1,0 +1,76 @@
+"""The measurements of a trial that runs, written to a guest attribute of its VM.
+
+The control plane reads the attribute about once a minute (`trainmaster.flows.measurements`). Writing needs no
+permission, and is done only if the program has reported something new: a program that reports a thousand steps per
+second costs one write per `INTERVAL_S`. docs/interfaces.md, section 3, has the format.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.google_http.http_call import HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from trainmaster.agent.control.vm_config import IncarnationKey
+    from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.metric.trial_metric import TrialMetric
+    from trainmaster.agent.reporting.serial_console import Console
+
+PATH = "instance/guest-attributes/trainmaster/metric"
+INTERVAL_S = 5.0
+MEASUREMENTS_MAX = 50  # of one report, the latest ones: more than the control plane stores of one trial
+
+
+class MetricReport:
+    def __init__(
+        self,
+        metric: TrialMetric,
+        running: Callable[[], IncarnationKey | None],
+        metadata: MetadataServer,
+        console: Console,
+    ) -> None:
+        """`running`: returns the incarnation that was started last; called in another thread."""
+        self._metric = metric
+        self._running = running
+        self._metadata = metadata
+        self._console = console
+        self._written = ""
+        self._has_failed = False
+
+    def run(self) -> NoReturn:
+        """Write new measurements for ever, in its own thread."""
+        while True:
+            time.sleep(INTERVAL_S)
+            self.write_new()
+
+    def write_new(self) -> None:
+        """Write the measurements if they have changed.
+
+        An image or an organization may forbid guest attributes: that is reported once, and the exit event still
+        contains the final measurement.
+        """
+        key = self._running()
+        if key is None:
+            return
+        self._metric.update(key)
+        measurements = self._metric.read_reported(key)[-MEASUREMENTS_MAX:]
+        if not measurements:
+            return
+        points = [[measurement.step, measurement.value] for measurement in measurements]
+        text = json.dumps({"attempt": key.attempt, "measurements": points}, separators=(",", ":"))
+        if text == self._written:
+            return
+        try:
+            self._metadata.put(PATH, text)
+        except HttpError as error:
+            if not self._has_failed:
+                self._console.log(f"The measurements of the trial cannot be written: {error}")
+            self._has_failed = True
+            return
+        self._written = text

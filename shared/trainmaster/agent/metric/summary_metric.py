@@ -1,0 +1,174 @@
+"""A trial's metric from the summary event files below --job-dir, for a program that reports it in no other way.
+
+    event files on Cloud Storage ── what was added ──► event_records.py ──► the latest measurements of the trial
+
+While the program runs, the agent lists the files about once a minute and reads what was added to them. After the
+program has completed, it does so once more. docs/decisions/0092-summary-events.md.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.metric.event_records import OVERHEAD_BYTES, parse_records
+from trainmaster.agent.results import STEP_MAX, Measurement
+from trainmaster.agent.setup.setup_errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from trainmaster.agent.metric.event_records import ParsedRecords, Scalar
+    from trainmaster.agent.setup.cloud_storage import StorageReader, StoredObject
+
+EVENT_FILE_MARK = "tfevents"  # in the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
+FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer
+INTERVAL_S = 60.0  # between two passes over the files while the program runs
+LOAD_MAX = 0.05  # largest share of the time that passes may take: a long pass is followed by a long pause
+PAUSE_MAX_S = 600.0  # longest pause, for example after a pass in which Cloud Storage did not answer
+PASS_BYTES_MAX = 16 << 20  # of one pass: about a second of CPU time; the next one continues
+FINAL_BYTES_MAX = 512 << 20  # of the pass after the program's end
+FINAL_S = 60.0  # the exit report waits for that pass
+PIECE_BYTES = 1 << 20  # of one request
+RECORD_BYTES_MAX = 8 << 20  # larger records, of images, are skipped without reading them
+SCALARS_MAX = 50  # of one file, the latest ones: as many as a report has
+
+
+@dataclass
+class EventFile:
+    """How far one file was read."""
+
+    offset: int = 0
+    """Bytes before the first record that was not read."""
+    is_corrupt: bool = False
+    scalars: Sequence[Scalar] = ()
+    """The latest ones."""
+
+    def take(self, parsed: ParsedRecords) -> None:
+        """Add the scalars of all complete records."""
+        self.scalars = (*self.scalars, *parsed.scalars)[-SCALARS_MAX:]
+        self.offset += parsed.consumed
+        self.is_corrupt = bool(parsed.problem)
+
+
+class SummaryMetric:
+    """Only `cancel` and `measurements` may be called while another thread reads files."""
+
+    def __init__(
+        self,
+        tag: str,
+        job_dir: str,
+        storage: StorageReader,
+        log: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tag = tag
+        self._job_dir = job_dir
+        self._storage = storage
+        self._log = log
+        self._clock = clock
+        self._files: dict[str, EventFile] = {}
+        self._next_pass_at = float("-inf")
+        self._reading = threading.Lock()
+        self._logged: set[str] = set()
+        self._is_cancelled = False
+        self._has_read_rest = threading.Event()
+        """Set when the last pass has ended, or is not waited for any longer."""
+
+    def measurements(self, since: float) -> list[Measurement]:
+        """Return the latest measurements that were written since this time (in seconds since 1970), oldest first."""
+        scalars = sorted(scalar for file in list(self._files.values()) for scalar in file.scalars)
+        return [
+            Measurement(scalar.value, scalar.step if 0 <= scalar.step <= STEP_MAX else 0)
+            for scalar in scalars
+            if scalar.wall_time >= since
+        ]
+
+    def read_if_due(self) -> None:
+        """Read what was added to the files, if the last pass is long enough ago."""
+        started = self._clock()
+        if started < self._next_pass_at:
+            return
+        self._read_pass(PASS_BYTES_MAX, float("inf"))
+        ended = self._clock()
+        self._next_pass_at = max(started + INTERVAL_S, ended + min((ended - started) / LOAD_MAX, PAUSE_MAX_S))
+
+    def read_rest(self) -> None:
+        """Read what is left after the program's end. Returns after at most `FINAL_S`, and soon after `cancel`."""
+
+        def read() -> None:
+            try:
+                self._read_pass(FINAL_BYTES_MAX, self._clock() + FINAL_S)
+            finally:
+                self._has_read_rest.set()
+
+        self._has_read_rest.clear()
+        if not self._is_cancelled:
+            threading.Thread(target=read, daemon=True).start()
+            self._has_read_rest.wait(FINAL_S)
+
+    def cancel(self) -> None:
+        """Read nothing more. May be called from any thread."""
+        self._is_cancelled = True
+        self._has_read_rest.set()
+
+    def _read_pass(self, bytes_max: int, until: float) -> None:
+        """Read up to `bytes_max` bytes, until this time of the clock."""
+        with self._reading:
+            try:
+                self._read_files(bytes_max, until)
+            except SetupError as error:
+                self._log_once(f"Summary events cannot be read now: {error}.")
+
+    def _read_files(self, bytes_max: int, until: float) -> None:
+        """Read what was added to the files. Raises SetupError if Cloud Storage does not answer or refuses the list."""
+        stored = [one for one in self._storage.list_below(self._job_dir) if EVENT_FILE_MARK in one.name]
+        newest = select_newest(stored)
+        if len(newest) < len(stored):
+            self._log_once(f"Only the newest {FILES_MAX} files of summary events are read.")
+        left = bytes_max
+        for file in sorted(newest, key=self._unread):  # so that a large file does not delay all others
+            try:
+                left -= self._read_added(file, left, until)
+            except SetupError as error:
+                if error.failure.cause != "install":
+                    raise
+                self._log_once(f"Summary events in {file.uri} are not read: {error}.")  # it is gone, or not permitted
+
+    def _read_added(self, stored: StoredObject, bytes_max: int, until: float) -> int:
+        """Read what was added to a file since the last pass. Return the number of bytes that were read."""
+        if stored.uri not in self._files:
+            self._log(f"Reading {self._tag} from the summary events in {stored.uri}.")
+        file = self._files.setdefault(stored.uri, EventFile())
+        read, piece = 0, PIECE_BYTES
+        while file.offset + OVERHEAD_BYTES <= stored.size and not file.is_corrupt:
+            length = min(piece, stored.size - file.offset)
+            if read + length > bytes_max or self._is_cancelled or self._clock() > until:
+                break
+            data = self._storage.read_range(stored.uri, file.offset, length)
+            read += len(data)
+            parsed = parse_records(data, self._tag)
+            file.take(parsed)
+            if parsed.problem:
+                self._log(f"Summary events in {stored.uri} are not read any further: {parsed.problem}.")
+            elif parsed.incomplete > RECORD_BYTES_MAX:
+                file.offset += parsed.incomplete
+            elif file.offset + parsed.incomplete > stored.size or len(data) < length:
+                break  # the program has not written the rest of the record yet
+            piece = max(PIECE_BYTES, parsed.incomplete)
+        return read
+
+    def _unread(self, stored: StoredObject) -> int:
+        return stored.size - (self._files[stored.uri].offset if stored.uri in self._files else 0)
+
+    def _log_once(self, text: str) -> None:
+        if text not in self._logged:
+            self._logged.add(text)
+            self._log(text)
+
+
+def select_newest(stored: Iterable[StoredObject]) -> list[StoredObject]:
+    """Return the newest `FILES_MAX` files, the last one first."""
+    return sorted(stored, key=lambda file: file.updated, reverse=True)[:FILES_MAX]

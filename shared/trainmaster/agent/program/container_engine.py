@@ -1,0 +1,192 @@
+"""The VM's container engine: docker or podman, through its command line.
+
+A container is not a child process of the agent and outlives it. Each container is therefore labelled with the VM's
+name, so that the next agent finds what an earlier one left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.program.devices import has_gpu, has_tpu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainmaster.agent.results import ProgramExit
+
+LABEL = "trainmaster-vm"
+DOCKER_HUB = "docker.io"
+COMMAND_S = 60  # timeout of an engine command that moves no data
+NEVER = "0001-"  # how the engines write the time of an event that has not happened
+RUNNING = ("running", "paused", "restarting", "removing")
+PODMAN_INITS = ("catatonit", "tini")  # podman itself looks for the first one only
+INIT_FOLDERS = ("/usr/libexec/docker", "/usr/local/libexec/docker", "/usr/libexec/podman", "/usr/lib/podman")
+LAST_LINES = 3  # lines of the engine's output that an error message quotes
+
+_NO_IMAGE = re.compile("no such image|image not known", re.IGNORECASE)
+
+
+class EngineError(Exception):
+    """The engine does not answer, or reports an error."""
+
+
+@dataclass(frozen=True)
+class ContainerState:
+    """The state of a container, as the engine reports it."""
+
+    is_running: bool
+    was_started: bool
+    """Whether the engine started a process in the container."""
+    exit_status: int
+    """Exit status of its process; without meaning while it is running."""
+    out_of_memory: bool
+    """Whether the kernel killed it because memory ran out."""
+
+
+class ContainerEngine:
+    """`program` is the path of the engine's command; `vm` the value of the containers' label."""
+
+    def __init__(self, program: str, vm: str) -> None:
+        self._program = program
+        self._vm = vm
+
+    @staticmethod
+    def find(environ: Mapping[str, str], vm: str) -> ContainerEngine | None:
+        """Return the engine on the PATH, docker first; None if there is none."""
+        for name in ("docker", "podman"):
+            program = shutil.which(name, path=environ.get("PATH"))
+            if program is not None:
+                return ContainerEngine(program, vm)
+        return None
+
+    def version_command(self) -> list[str]:
+        """Return the command that prints the engine's name and version. It needs no running engine."""
+        return [self._program, "--version"]
+
+    def pull_command(self, image: str, credentials: Path | None) -> list[str]:
+        """Return the command that pulls an image. `credentials`: a folder with a config.json in docker's format."""
+        if credentials is None:
+            return [self._program, "pull", self._full_name(image)]
+        if self.is_podman:
+            return [self._program, "pull", "--authfile", str(credentials / "config.json"), self._full_name(image)]
+        return [self._program, "--config", str(credentials), "pull", image]
+
+    def run_command(self, name: str, options: Sequence[str], image: str, rest: Sequence[str]) -> list[str]:
+        """Return the command that runs a container in the foreground, with its output on the command's two streams."""
+        return [
+            *(self._program, "run", "--name", name, "--label", f"{LABEL}={self._vm}"),
+            *("--network", "host", "--ipc", "host"),  # the VM is the job's: its ports, and more than 64 MB of /dev/shm
+            *("--log-driver", "none"),  # the agent forwards the output; a second copy could fill the disk
+            *self._init_options(),
+            *_device_options(is_podman=self.is_podman),
+            *options,
+            self._full_name(image),
+            *rest,
+        ]
+
+    @property
+    def is_podman(self) -> bool:
+        return Path(self._program).name == "podman"
+
+    def has_image(self, image: str) -> bool:
+        """Return whether the image is on this VM. Raises EngineError if the engine does not answer."""
+        result = self._run("image", "inspect", "--format", "{{.Id}}", self._full_name(image))
+        if result.returncode != 0 and not _NO_IMAGE.search(result.stderr):
+            raise EngineError(result.stderr.strip() or f"{self._program} ended with status {result.returncode}")
+        return result.returncode == 0
+
+    def inspect(self, name: str) -> ContainerState | None:
+        """Return the state of a container; None if it does not exist or the engine does not answer."""
+        try:
+            result = self._run("container", "inspect", "--format", "{{json .State}}", name)
+            state = json.loads(result.stdout) if result.returncode == 0 else None
+        except (EngineError, ValueError):
+            return None
+        if state is None:
+            return None
+        return ContainerState(
+            is_running=state["Status"] in RUNNING,
+            was_started=not state["StartedAt"].startswith(NEVER),
+            exit_status=state["ExitCode"],
+            out_of_memory=bool(state.get("OOMKilled")),
+        )
+
+    def remove(self, *names: str) -> None:
+        """Remove containers in whatever state they are. Does nothing if they are gone."""
+        with contextlib.suppress(EngineError):
+            self._run("rm", "--force", "--volumes", *names)
+
+    def remove_all(self) -> int:
+        """Remove all containers of this VM; return how many there were, or 0 if the engine does not answer."""
+        try:
+            ids = self._run("ps", "--all", "--quiet", "--filter", f"label={LABEL}={self._vm}").stdout.split()
+        except EngineError:
+            return 0
+        if ids:
+            self.remove(*ids)
+        return len(ids)
+
+    def _full_name(self, image: str) -> str:
+        """Add the registry to a name without one: docker pulls such images from Docker Hub, podman from nowhere."""
+        if not self.is_podman or registry_of(image) is not None:
+            return image
+        return f"{DOCKER_HUB}/{image}" if "/" in image else f"{DOCKER_HUB}/library/{image}"
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                [self._program, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=COMMAND_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EngineError(str(error)) from error
+
+    def _init_options(self) -> list[str]:
+        """Return the options that make a small init program process 1, if one is installed where an engine may look.
+
+        The kernel drops signals for process 1 that it has no handler for, also those that it sends to itself. A program
+        without an init would therefore ignore SIGTERM, and live on after its own `kill(getpid(), SIGSEGV)`.
+        """
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), *INIT_FOLDERS])
+        if not self.is_podman:
+            return ["--init"] if shutil.which("docker-init", path=path) else []
+        for name in PODMAN_INITS:
+            program = shutil.which(name, path=path)
+            if program is not None:
+                return ["--init", "--init-path", os.path.realpath(program)]
+        return []
+
+
+def registry_of(image: str) -> str | None:
+    """Return the host that the image's name begins with; None if it names no registry."""
+    first, slash, _ = image.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else None
+
+
+def last_lines(engine_exit: ProgramExit) -> str:
+    """Return the last lines that the engine's command printed, for an error message."""
+    lines = [line.strip() for line in engine_exit.tail.splitlines() if line.strip()]
+    return " ".join(lines[-LAST_LINES:]) or f"the engine ended with status {engine_exit.exit_status}"
+
+
+def _device_options(*, is_podman: bool) -> list[str]:
+    """Source: the manuals of the engines and of Cloud TPU on accelerators in containers."""
+    if has_gpu():
+        return ["--device", "nvidia.com/gpu=all"] if is_podman else ["--gpus", "all"]
+    if has_tpu():
+        return ["--privileged"]
+    return []

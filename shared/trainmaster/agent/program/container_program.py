@@ -1,0 +1,141 @@
+"""The user's program in a container, which the engine runs in the foreground and which is removed at its end.
+
+For the agent it is a program like any other: the engine's command line. That command forwards the output and the
+signals. The exit status is read from the engine, because the command's own status is ambiguous.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.program.container_engine import last_lines
+from trainmaster.agent.program.program import Program
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from trainmaster.agent.control.vm_config import ContainerCommand
+    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.program.container_engine import ContainerEngine
+    from trainmaster.agent.results import ProgramExit
+
+ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
+LAUNCH_FAILED = (126, 127)  # the engine's statuses for a command that cannot be invoked, or does not exist
+KILLED = 137
+# Output of the engines' init programs if they cannot run the command. Docker's init names the command and exits with
+# the engine's status for that; podman's init exits with 1.
+_INIT_FAILED = re.compile(r"\[FATAL tini |^ERROR \(catatonit:\d+\): failed to exec pid1: (?P<why>.*)", re.MULTILINE)
+
+# Variables that the engine's command line reads itself. The program's values must not be in the command's environment.
+_ENGINE_VARIABLES = re.compile(
+    r"(DOCKER_|CONTAINERS?_|BUILDKIT_|XDG_|LD_|SSL_CERT_)\w*"
+    r"|GO(DEBUG|GC|MAXPROCS|MEMLIMIT|TRACEBACK)|PATH|HOME|TMPDIR|(HTTPS?|NO|ALL)_PROXY",
+    re.IGNORECASE,
+)
+# The VM's own variables that the container gets: addresses of emulators. They are set on emulated VMs only.
+_EMULATOR_VARIABLES = re.compile(r"GCE_METADATA_\w+|\w+_EMULATOR_HOST")
+
+
+class ContainerProgram:
+    """A container with the interface of `Program`."""
+
+    def __init__(
+        self,
+        engine: ContainerEngine,
+        name: str,
+        container: ContainerCommand,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        mounts: Mapping[Path, str],
+        workspace: Workspace,
+    ) -> None:
+        """Start the container. `mounts`: from folders of the VM to their paths in the container.
+
+        Raises OSError or ValueError if it cannot be started.
+        """
+        self._engine = engine
+        self._name = name
+        self._command = container.command[0] if container.command else "the image's ENTRYPOINT"
+        entrypoint = ["--entrypoint", container.command[0]] if container.command else []
+        variables = {name: value for name, value in workspace.environ.items() if _EMULATOR_VARIABLES.fullmatch(name)}
+        variables.update({"PYTHONUNBUFFERED": "1"}, **env)
+        from_file = {name: variables.pop(name) for name in list(variables) if _ENGINE_VARIABLES.fullmatch(name)}
+        self._env_file = workspace.work / "container.env"
+        _write_env_file(self._env_file, from_file)
+        # The command line holds the names only. The values are in the environment of the engine's command: there they
+        # may have several lines, and no list of processes shows a secret.
+        names = [word for name in sorted(variables) for word in ("--env", name)]
+        folders = [word for source, target in mounts.items() for word in ("--mount", _bind_option(source, target))]
+        options = [*entrypoint, *names, "--env-file", str(self._env_file), *folders]
+        command = engine.run_command(name, options, container.image, [*container.command[1:], *arguments])
+        self._cli = Program(command, workspace, env={**workspace.environ, **variables}, cwd=workspace.work)
+
+    @property
+    def silent_s(self) -> float:
+        return self._cli.silent_s
+
+    def notify(self, number: signal.Signals) -> None:
+        self._cli.notify(number)
+
+    def end(self, grace_s: float) -> None:
+        self._cli.end(grace_s)
+
+    def kill(self) -> None:
+        self._cli.kill()
+
+    def wait(self) -> ProgramExit:
+        """Wait for the end of the container, and remove it."""
+        cli_exit = self._cli.wait()
+        state = self._engine.inspect(self._name)
+        self._engine.remove(self._name)
+        self._env_file.unlink()
+        if state is None or not state.was_started:
+            return _start_failed(cli_exit, last_lines(cli_exit))
+        init = _INIT_FAILED.search(cli_exit.tail)
+        if init is not None and cli_exit.exit_status in (1, *LAUNCH_FAILED):
+            why = init.group("why")
+            if why is None:
+                return _start_failed(cli_exit, last_lines(cli_exit))
+            status = 126 if "denied" in why else 127
+            return _start_failed(replace(cli_exit, exit_status=status), f"cannot run {self._command}: {why}")
+        if state.is_running:  # the engine's command was killed; `remove` has just killed the container
+            return cli_exit
+        was_killed = state.exit_status == KILLED
+        return replace(
+            cli_exit,
+            exit_status=state.exit_status,
+            signal=None,
+            out_of_memory=cli_exit.out_of_memory or (was_killed and state.out_of_memory),
+        )
+
+
+def _bind_option(source: Path, target: str) -> str:
+    return f"type=bind,source={source},target={target}"
+
+
+def _start_failed(cli_exit: ProgramExit, why: str) -> ProgramExit:
+    """Return the exit of a container that did not start.
+
+    A command that is not in the image is the user's error; any other failure of the engine counts as the platform's.
+    """
+    if cli_exit.exit_status not in (ENGINE_FAILED, *LAUNCH_FAILED):
+        return cli_exit
+    error = {"type": "ContainerError", "message": why, "frame": ""}
+    is_user_error = cli_exit.exit_status in LAUNCH_FAILED
+    return replace(cli_exit, error=error, cause="process" if is_user_error else "setup")
+
+
+def _write_env_file(file: Path, variables: Mapping[str, str]) -> None:
+    """Write variables in the format of --env-file. Raises ValueError if a value has several lines."""
+    for name, value in variables.items():
+        if "\n" in value or "\r" in value:
+            raise ValueError(f"the value of the variable {name} must be a single line in a container")
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as lines:
+        lines.writelines(f"{name}={value}\n" for name, value in variables.items())

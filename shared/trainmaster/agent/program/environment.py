@@ -1,0 +1,78 @@
+"""The arguments and the environment that the program is started with."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig
+
+
+def environment_of(
+    identity: AgentIdentity, secrets: Mapping[str, str], slices: Sequence[str] = (), gpus: int = 0
+) -> dict[str, str]:
+    """Return the variables that the program gets besides the VM's own.
+
+    They are the job's variables, its secrets, and the platform's variables, which win: TF_CONFIG, CLUSTER_SPEC, the
+    ranks, those of the VM config, and those of a TPU slice. `slices`: addresses of the job's slices, as in the
+    directive. `gpus`: GPUs of this machine.
+    """
+    config = identity.config
+    platform = {name: str(value) for name, value in config.environment.items()}
+    for name, spec in (("TF_CONFIG", config.tf_config), ("CLUSTER_SPEC", config.cluster_spec)):
+        if spec is not None:
+            platform[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": identity.index}})
+    resolved = {name: _with_slice_addresses(text, slices) for name, text in platform.items()}
+    environment = {**config.variables, **secrets, **resolved}
+    if identity.project_number and "CLOUD_ML_PROJECT_ID" in environment:
+        # AI Platform Training set it to the project's number, not to its id.
+        environment["CLOUD_ML_PROJECT_ID"] = identity.project_number
+    host = identity.host
+    if config.slice_base is not None:
+        environment["MEGASCALE_SLICE_ID"] = str(config.slice_base + identity.index)
+    if config.rank_base is not None:
+        rank = str(config.rank_base + identity.index * config.hosts + (host.number if host else 0))
+        environment["RANK"] = environment["NODE_RANK"] = rank
+        if gpus <= 1:
+            # With several GPUs, the program starts one process for each. Launchers (torchrun, Lightning, Accelerate)
+            # set these variables then, and some of them start nothing where LOCAL_RANK exists.
+            environment.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+    if host is not None:
+        environment["TPU_WORKER_ID"] = environment["CLOUD_TPU_TASK_ID"] = str(host.number)
+        environment["TPU_WORKER_HOSTNAMES"] = ",".join(host.addresses)
+        if config.rank_base == 0 and identity.index == 0 and host.addresses:
+            # Rank 0 is the first host of this slice. The name of a TPU node does not resolve to it.
+            environment["MASTER_ADDR"] = host.addresses[0]
+    return environment
+
+
+def _with_slice_addresses(text: str, slices: Sequence[str]) -> str:
+    """Replace the placeholder names of slices by addresses (`trainmaster.core.reconcile.slice_addresses`)."""
+    for number, address in enumerate(slices):
+        text = text.replace(f"slice-{number}.trainmaster.internal", address or f"slice-{number}.trainmaster.internal")
+    return text
+
+
+def arguments_of(config: VmConfig) -> list[str]:
+    """Return the program's arguments. ``--job-dir`` comes last, as two tokens, even if the arguments hold one too."""
+    arguments = [str(argument) for argument in config.args]
+    return [*arguments, "--job-dir", config.job_dir] if config.job_dir else arguments
+
+
+def command_of(config: VmConfig) -> list[str]:
+    """Return the command line of a module, as AI Platform Training documented it."""
+    return ["python3", "-m", config.python_module, *arguments_of(config)]
+
+
+def task_line(identity: AgentIdentity) -> str:
+    """Return the first log line of a replica, as the launcher of AI Platform Training printed it."""
+    tf_config = identity.config.tf_config or {}
+    task = {"type": tf_config.get("task", {}).get("type", identity.config.task_type), "index": identity.index}
+    values = {"cluster": tf_config.get("cluster", {}), "task": task, "job": tf_config.get("job", {})}
+    arguments = [f"--{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    if "TPU_CONFIG" in identity.config.environment:
+        arguments.append(f"--tpu_node={identity.config.environment['TPU_CONFIG']}")
+    return f"Running task with arguments: {' '.join(arguments)}"

@@ -1,0 +1,134 @@
+"""A child process: start it, forward its output, signal it, wait for its end."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.program.output import Tail, whole_lines
+from trainmaster.agent.program.process_table import MARK, kill_marked, out_of_memory, read_oom_kill_counts
+from trainmaster.agent.program.tracebacks import parse_traceback
+from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.agent.results import TAIL_CHARS, ProgramExit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import IO
+
+    from trainmaster.agent.control.workspace import Workspace
+
+TRACEBACK_BYTES = 64 * 1024  # kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long
+PUMP_JOIN_S = 5.0  # for output that is still in the pipes when the program has ended
+
+
+class Program:
+    """A child process in its own session, its output forwarded line by line. May be used from any thread."""
+
+    def __init__(
+        self, argv: Sequence[str], workspace: Workspace, *, env: Mapping[str, str], cwd: Path, package: str = ""
+    ) -> None:
+        """Start the process. `package`: its top-level Python package, to tell its frames from those of libraries.
+
+        Raises OSError or ValueError if it cannot be started.
+        """
+        self._package = package
+        self._started = time.monotonic()
+        self._work = workspace.work
+        self._console = workspace.console
+        self._oom_before = read_oom_kill_counts()
+        self._tail = Tail(4 * TAIL_CHARS)  # a character takes up to four bytes
+        self._last_output = time.monotonic()
+        self._lock = threading.Lock()
+        self._reaped = False
+        self._killer: threading.Timer | None = None
+        self._process = subprocess.Popen(
+            list(argv),
+            env={**env, "PYTHONUNBUFFERED": "1", MARK: str(workspace.work)},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._streams: list[tuple[threading.Thread, Tail]] = []
+        for name, stream in ((Stream.STDERR, self._process.stderr), (Stream.STDOUT, self._process.stdout)):
+            assert stream is not None  # noqa: S101 - both are pipes
+            tail = Tail(TRACEBACK_BYTES)
+            pump = threading.Thread(target=self._pump, args=(name, stream, tail), daemon=True)
+            self._streams.append((pump, tail))
+            pump.start()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the program last printed anything; since its start, if it has printed nothing."""
+        return time.monotonic() - self._last_output
+
+    def notify(self, number: signal.Signals) -> None:
+        """Send a signal to the program alone: its child processes may have no handler for it."""
+        with self._lock:
+            if not self._reaped:
+                os.kill(self._process.pid, number)
+
+    def end(self, grace_s: float) -> None:
+        """Send SIGTERM to the whole process group, and SIGKILL after `grace_s`. Return at once; may be repeated."""
+        with self._lock:
+            if self._reaped or self._killer is not None:
+                return
+            self._signal_group(signal.SIGTERM)
+            self._killer = threading.Timer(grace_s, self.kill)
+            self._killer.daemon = True
+            self._killer.start()
+
+    def kill(self) -> None:
+        with self._lock:
+            if not self._reaped:
+                self._signal_group(signal.SIGKILL)
+
+    def wait(self) -> ProgramExit:
+        """Wait for the end of the program, and end everything that it started."""
+        # Do not reap the process yet: until then no other process group can get its id, so the group is safe to signal.
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        with self._lock:
+            self._signal_group(signal.SIGKILL)
+            self._reaped = True
+            returncode = self._process.wait()
+            if self._killer is not None:
+                self._killer.cancel()
+        kill_marked(self._work)
+        ran_s = round(time.monotonic() - self._started, 3)
+        oom = out_of_memory(returncode, self._oom_before, read_oom_kill_counts())
+        for pump, _ in self._streams:
+            pump.join(PUMP_JOIN_S)
+        errors = [parse_traceback(tail.text(), self._package) for _, tail in self._streams] if returncode else []
+        return ProgramExit(
+            exit_status=returncode if returncode >= 0 else None,
+            signal=-returncode if returncode < 0 else None,
+            out_of_memory=oom,
+            error=next((error for error in errors if error), None),
+            tail=self._tail.text()[-TAIL_CHARS:],
+            ran_s=ran_s,
+        )
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def _pump(self, name: Stream, stream: IO[bytes], tail: Tail) -> None:
+        with stream:
+            for lines in whole_lines(functools.partial(self._read, stream.fileno())):
+                tail.add(lines)
+                self._tail.add(lines)
+                self._console.write(name, lines)
+
+    def _read(self, descriptor: int) -> bytes:
+        """Return the next bytes, which need not be a whole line: a progress bar is output, too."""
+        data = os.read(descriptor, 1 << 16)
+        self._last_output = time.monotonic()
+        return data

@@ -1,0 +1,93 @@
+"""The events that this replica reports: vm-ready, replica-exit and maintenance (docs/interfaces.md section 2)."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.reporting.publisher import Event, Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trainmaster.agent.control.inbox import Inbox
+    from trainmaster.agent.control.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.reporting.publisher import Publisher
+    from trainmaster.agent.reporting.serial_console import Console
+
+VERSION = 1
+REPEAT_S = 600.0  # first repeat of an event that no directive has answered
+
+
+class EventReporter:
+    """Publishes events in the background. Once Pub/Sub has accepted one, its `accepted` is posted to the inbox."""
+
+    def __init__(self, identity: AgentIdentity, publisher: Publisher, console: Console, inbox: Inbox) -> None:
+        self._identity = identity
+        self._index = identity.index
+        self._inbox = inbox
+        self._incarnation_events = Outbox(publisher, console, REPEAT_S)  # vm-ready and replica-exit
+        self._maintenance_events = Outbox(publisher, console)  # must not wait for the others
+        self._started_at = utc_now()
+
+    def start(self) -> None:
+        self._inbox.start_thread(self._incarnation_events.run)
+        self._inbox.start_thread(self._maintenance_events.run)
+
+    def report_ready(self, key: IncarnationKey) -> None:
+        details = {"agent_started_at": self._started_at}
+        self._incarnation_events.put(self._event("vm_ready", key, details, _ignore_acceptance))
+
+    def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
+        """Report a replica-exit; `details` holds the fields besides the replica's identity."""
+        self._incarnation_events.put(self._event("replica_exit", key, details, accepted))
+
+    def report_maintenance(self, key: IncarnationKey, cause: str, accepted: Callable[[], None]) -> None:
+        self._maintenance_events.put(self._event("maintenance", key, {"cause": cause}, accepted))
+
+    def drop_before(self, key: IncarnationKey) -> None:
+        """Drop events of earlier incarnations. Maintenance of the VM still matters, so it is kept."""
+        self._incarnation_events.drop_before(key)
+
+    def flush(self, timeout: float) -> None:
+        """Wait until the incarnation events are accepted, at most `timeout` seconds."""
+        self._incarnation_events.flush(timeout)
+
+    def _event(
+        self, topic: str, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]
+    ) -> Event:
+        config = self._identity.config
+        body: dict[str, object] = {
+            "version": VERSION,
+            "job_id": config.job_id,
+            "attempt": key.attempt,
+            "task_type": config.task_type,
+            "task_index": self._index,
+            "incarnation": key.incarnation,
+            "vm_generation": config.vm_generation,
+            "vm": asdict(self._identity.vm),
+            "at": utc_now(),
+        }
+        if self._identity.host is not None:
+            body["host"] = self._identity.host.number
+        path = (config.project, config.job_id, key.attempt, config.task_type, self._index, key.incarnation)
+        return Event(
+            topic=config.topics[topic],
+            key=key,
+            body={**body, **details},
+            audience="/".join(["trainmaster", *map(str, path)]),
+            accepted=functools.partial(self._inbox.post, accepted),
+            is_final=topic == "replica_exit",
+        )
+
+
+def utc_now() -> str:
+    """Return the time in RFC 3339 with milliseconds."""
+    now = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
+
+
+def _ignore_acceptance() -> None:
+    pass

@@ -1,0 +1,181 @@
+"""Publishing events to Pub/Sub in order: each until it is accepted, and the latest also until a directive answers
+it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import threading
+from collections import deque
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.google_http.http_call import HttpError, backoffs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import NoReturn
+
+    from trainmaster.agent.control.vm_config import IncarnationKey
+    from trainmaster.agent.google_http.google_api import GoogleApi
+    from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.reporting.serial_console import Console
+
+
+ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
+REPEATS_RARE = 36  # the rarest repeats, as a multiple of the first interval: every six hours
+_JITTER = random.Random()  # noqa: S311 - jitter need not be secret
+LOG_FLUSH_S = 3.0  # for the log before an exit is published; a shutdown leaves time for both
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event to publish."""
+
+    topic: str
+    """Full name of the Pub/Sub topic."""
+    key: IncarnationKey
+    """The incarnation that the event is about."""
+    body: Mapping[str, object]
+    """The message as a JSON object."""
+    audience: str
+    """Audience of the identity token that signs the event."""
+    accepted: Callable[[], None]
+    """Called once Pub/Sub has the event."""
+    is_final: bool = False
+    """The last event of its incarnation. The log is flushed first, because the control plane may delete the VM."""
+
+
+class Publisher:
+    """Publishes one event, signed with the VM's identity if it has one."""
+
+    def __init__(self, pubsub: GoogleApi, metadata: MetadataServer, console: Console) -> None:
+        self._pubsub = pubsub
+        self._metadata = metadata
+        self._console = console
+        self._warned_unsigned = False
+
+    def publish(self, event: Event) -> None:
+        """Publish the event. Raises HttpError."""
+        token = self._metadata.identity_token(event.audience)
+        if token is None and not self._warned_unsigned:
+            self._warned_unsigned = True
+            self._console.log("The metadata server issues no identity token: publishing without one.")
+        message = {
+            "data": base64.b64encode(json.dumps(event.body).encode()).decode(),
+            "attributes": split_token(token or ""),
+        }
+        body = json.dumps({"messages": [message]}).encode()
+        self._pubsub.call(f"/v1/{event.topic}:publish", timeout=10.0, body=body)
+
+
+def split_token(token: str) -> dict[str, str]:
+    """Split a token into as many attributes as it takes: `identity`, `identity-2`, …"""
+    pieces = [token[start : start + ATTRIBUTE_BYTES] for start in range(0, len(token), ATTRIBUTE_BYTES)]
+    return {"identity" if number == 1 else f"identity-{number}": piece for number, piece in enumerate(pieces, start=1)}
+
+
+class Outbox:
+    """Events that must arrive in order: the first one is repeated until it is accepted or dropped.
+
+    Pub/Sub may accept an event that the control plane then loses, for example when a bad release makes it a dead
+    letter. With `repeat_s`, the latest accepted event is therefore published again until a directive answers it. A
+    repeated event costs the control plane one read.
+    """
+
+    def __init__(self, publisher: Publisher, console: Console, repeat_s: float | None = None) -> None:
+        self._publisher = publisher
+        self._console = console
+        self._repeat_s = repeat_s
+        self._changed = threading.Condition()
+        self._events: deque[Event] = deque()
+        self._latest: Event | None = None
+        """The latest accepted event, until a directive of a later incarnation answers it."""
+        self._repeats: Iterator[float] = iter(())
+        """Times until the next repeats of the latest event, in seconds."""
+
+    def put(self, event: Event) -> None:
+        with self._changed:
+            self._events.append(event)
+            self._changed.notify_all()
+
+    def drop_before(self, key: IncarnationKey) -> None:
+        """Drop events of incarnations before this one, whether they were published or not."""
+        with self._changed:
+            self._events = deque(event for event in self._events if event.key >= key)
+            if self._latest is not None and self._latest.key < key:
+                self._latest = None
+            self._changed.notify_all()
+
+    def flush(self, timeout: float) -> bool:
+        """Try to publish now what is queued; return whether all of it was accepted within `timeout` seconds."""
+        with self._changed:
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._events, timeout)
+
+    def run(self) -> NoReturn:
+        """Publish for ever, in its own thread."""
+        waits = backoffs(30.0)
+        while True:
+            head = self._next_event()
+            if head is None:
+                self._repeat_latest()
+                continue
+            if head.is_final:
+                self._console.flush(LOG_FLUSH_S)
+            try:
+                self._publisher.publish(head)
+            except HttpError as error:
+                wait = next(waits)
+                self._console.log(f"Publishing to {head.topic} failed ({error}); trying again in {wait:.1f} s.")
+                with self._changed:
+                    if self._events and self._events[0] is head:
+                        if error.status == HTTPStatus.BAD_REQUEST:
+                            self._events.rotate(-1)  # refused for what it contains: it must not block later events
+                        self._changed.wait(wait)
+                continue
+            waits = backoffs(30.0)
+            head.accepted()  # before the event leaves the queue: when `flush` returns, `accepted` has been called
+            with self._changed:
+                if head in self._events:
+                    self._events.remove(head)
+                    self._latest = head
+                    self._repeats = repeat_intervals(self._repeat_s, head) if self._repeat_s else iter(())
+                self._changed.notify_all()
+
+    def _next_event(self) -> Event | None:
+        """Wait for an event. None: it is time to repeat the latest one."""
+        with self._changed:
+            while not self._events:
+                latest = self._latest
+                wait = next(self._repeats, None) if latest is not None else None
+                is_changed = self._changed.wait_for(lambda: bool(self._events) or self._latest is not latest, wait)  # noqa: B023
+                if not is_changed:
+                    return None
+            return self._events[0]
+
+    def _repeat_latest(self) -> None:
+        """Publish the latest event once more. A failure is left to the next repeat."""
+        with self._changed:
+            latest = self._latest
+        if latest is None:
+            return
+        try:
+            self._publisher.publish(latest)
+        except HttpError as error:
+            self._console.log(f"Repeating an event to {latest.topic} failed ({error}).")
+
+
+def repeat_intervals(first_s: float, event: Event) -> Iterator[float]:
+    """Yield the times between repeats for ever, with jitter, so that VMs do not repeat in step.
+
+    A replica waits idle for the answer to its exit. A program that runs is well without an answer: the repeats of its
+    vm-ready become rarer.
+    """
+    wait = first_s
+    while True:
+        yield wait * _JITTER.uniform(0.8, 1.2)
+        if not event.is_final:
+            wait = min(2 * wait, REPEATS_RARE * first_s)

@@ -1,0 +1,88 @@
+"""Installing a container engine where the image has none, as on today's Deep Learning VM images.
+
+The engine is docker, as Debian and Ubuntu build it. A VM with a GPU needs NVIDIA's Container Toolkit as well, which
+those images have.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.program.container_engine import ContainerEngine, last_lines
+from trainmaster.agent.program.devices import has_gpu
+from trainmaster.agent.program.program import Program
+from trainmaster.agent.setup.setup_errors import new_setup_error, retry_setup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+
+PACKAGE = "docker.io"
+TOOLKIT = "nvidia-ctk"
+EMULATED = "TRAINMASTER_EMULATED_VM"  # set on the local stack, whose VMs share the disk of the developer's machine
+
+_APT = ("apt-get", "--quiet", "--quiet", "--option", "DPkg::Lock::Timeout=300")  # a first boot installs upgrades
+_INSTALL = (
+    ("dpkg", "--configure", "-a"),  # completes an installation that the end of an earlier boot interrupted
+    (*_APT, "update"),
+    (*_APT, "install", "--yes", "--no-install-recommends", PACKAGE),
+)
+# Source: NVIDIA Container Toolkit, installation guide, "Configuring Docker".
+_CONFIGURE_GPU = ((TOOLKIT, "runtime", "configure", "--runtime=docker"), ("systemctl", "restart", "docker"))
+_PERMANENT = re.compile(r"unable to locate package|no installation candidate|has no such package", re.IGNORECASE)
+
+
+class EngineInstallation:
+    def __init__(
+        self, runner: CancellableRunner, workspace: Workspace, pause: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._runner = runner
+        self._workspace = workspace
+        self._pause = pause
+
+    def run(self, vm: str) -> ContainerEngine:
+        """Install docker and return it. Raises SetupError. May be repeated. `vm`: the label of its containers."""
+        environ = self._workspace.environ
+        if EMULATED in environ or shutil.which("apt-get", path=environ.get("PATH")) is None:
+            problem = "this VM has no container engine (docker or podman); use a VM image that has one"
+            raise new_setup_error("ImageError", problem, transient=False)
+        if has_gpu() and shutil.which(TOOLKIT, path=environ.get("PATH")) is None:
+            problem = (
+                "this VM's image has neither a container engine nor NVIDIA's Container Toolkit, which containers need"
+                " to use the GPU; use a VM image that has both"
+            )
+            raise new_setup_error("ImageError", problem, transient=False)
+        self._workspace.log(f"This image has no container engine: installing {PACKAGE}.")
+        retry_setup(self._install, self._workspace, self._pause)
+        engine = ContainerEngine.find(environ, vm)
+        if engine is None:
+            raise new_setup_error("ImageError", f"{PACKAGE} is installed, but has no command", transient=False)
+        return engine
+
+    def _install(self) -> None:
+        for command in _INSTALL + (_CONFIGURE_GPU if has_gpu() else ()):
+            self._run(command)
+
+    def _run(self, command: tuple[str, ...]) -> None:
+        workspace = self._workspace
+        env = {**workspace.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        program_exit = self._runner.run(lambda: Program(command, workspace, env=env, cwd=workspace.work))
+        if program_exit.exit_status == 0:
+            return
+        text = last_lines(program_exit)
+        message = (
+            f"cannot install a container engine: {' '.join(command)}: {text}. The VM needs a way to the package archive"
+            " of its distribution (Cloud NAT), or an image that has an engine"
+        )
+        raise new_setup_error(
+            "ImageError",
+            message,
+            transient=_PERMANENT.search(text) is None,
+            exit_status=program_exit.exit_status,
+            tail=program_exit.tail,
+        )

@@ -1,0 +1,125 @@
+"""The job's own packages: downloaded, and installed with the commands that AI Platform Training documented."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import tarfile
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.setup.cloud_storage import split_uri
+from trainmaster.agent.setup.installed_packages import require_nothing
+from trainmaster.agent.setup.pip import pip_error
+from trainmaster.agent.setup.setup_errors import new_setup_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.setup.cloud_storage import StorageReader
+    from trainmaster.agent.setup.pip import Pip
+
+SHA256 = "sha256="  # gs://BUCKET/NAME#sha256=HASH names a package by its content, and not by its generation
+
+
+class JobPackages:
+    """Installs packages in two passes: all packages without dependencies, in order, and then all dependencies.
+
+    A package may require another one of the job. In the second pass both are installed, so that pip does not ask the
+    package index for the name, where a stranger may have registered it.
+
+    The second pass is left out if no package requires another one: pip would take seconds to change nothing.
+    """
+
+    def __init__(self, storage: StorageReader, pip: Pip, workspace: Workspace) -> None:
+        self._storage = storage
+        self._pip = pip
+        self._workspace = workspace
+        self._folder = workspace.work / "packages"
+
+    def install(self, uris: Sequence[str]) -> None:
+        """Install the packages. Raises SetupError. May be repeated."""
+        if not uris:
+            self._workspace.log("No packages to install.")
+            return
+        packages = [self._download(uri) for uri in uris]
+        for package, uri in zip(packages, uris):
+            self._workspace.log(f"Installing the package: {uri}")
+            self._run_pip(["--upgrade", "--force-reinstall", "--no-deps"], [package])
+        if require_nothing(packages):
+            self._workspace.log("The packages require no others.")
+        else:
+            self._run_pip([], packages)
+
+    def _download(self, uri: str) -> Path:
+        object_uri, _, version = uri.partition("#")
+        sha256 = version[len(SHA256) :] if version.startswith(SHA256) else ""
+        generation = "" if sha256 else version
+        bucket, name = split_uri(object_uri)
+        package = self._folder / name.rsplit("/", 1)[-1]
+        if not bucket or package == self._folder:
+            problem = f"{uri} is not the URI of a package in Cloud Storage (gs://BUCKET/PACKAGE)"
+            raise new_setup_error("PackageError", problem, transient=False)
+        self._workspace.log(f"Downloading the package: {uri}")
+        self._storage.download(object_uri, package, int(generation) if generation else None)
+        if sha256 and hashlib.sha256(package.read_bytes()).hexdigest() != sha256:
+            problem = f"{object_uri} does not have the SHA-256 hash {sha256}: its content was replaced"
+            raise new_setup_error("PackageError", problem, transient=False)
+        return package
+
+    def _run_pip(self, options: Sequence[str], packages: Sequence[Path]) -> None:
+        """Install the packages together. Raises SetupError."""
+        sources = [package for package in packages if package.suffix != ".whl"]
+        extra = ["--no-build-isolation"] if sources and all(map(builds_without_isolation, sources)) else []
+        names = [package.name if not package.name.startswith("-") else f"./{package.name}" for package in packages]
+        pip_exit = self._pip.install(options, names, self._folder, extra)
+        if pip_exit.exit_status != 0 and not extra and sources and has_setuptools():
+            # Without a network, an isolated build cannot download its build tools. Those of the VM may suffice.
+            self._workspace.log("Trying again with the build tools of this VM.")
+            extra = ["--no-build-isolation", *(["--check-build-dependencies"] if has_check_option() else [])]
+            second_exit = self._pip.install(options, names, self._folder, extra)
+            pip_exit = second_exit if second_exit.exit_status == 0 else pip_exit
+        if pip_exit.exit_status != 0:
+            raise pip_error(", ".join(names), pip_exit)
+
+
+def has_check_option() -> bool:
+    """Return whether pip has --check-build-dependencies: since 22.1.1 (its news). Ubuntu 22.04 has 22.0."""
+    try:
+        major, minor = (int(part) for part in metadata.version("pip").split(".")[:2])
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+    return (major, minor) >= (22, 2)
+
+
+def has_setuptools() -> bool:
+    """Return whether this Python can build a wheel without downloading anything."""
+    setuptools = importlib.util.find_spec("setuptools")
+    if setuptools is None or setuptools.origin is None:
+        return False
+    builds_wheels = (Path(setuptools.origin).parent / "command" / "bdist_wheel.py").exists()  # setuptools 70.1
+    return builds_wheels or importlib.util.find_spec("wheel") is not None
+
+
+def builds_without_isolation(package: Path) -> bool:
+    """Return whether to build with the VM's own setuptools: only if the package has a ``setup.py`` alone.
+
+    ``gcloud`` makes such packages. The pip of AI Platform Training always built without isolation, and so do pips
+    before version 25.3; later ones download setuptools first.
+    """
+    try:
+        if package.name.endswith(".zip"):
+            with zipfile.ZipFile(package) as archive:
+                names = archive.namelist()
+        elif package.name.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")):
+            with tarfile.open(package) as tar:
+                names = tar.getnames()
+        else:
+            return False
+    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError):
+        return False  # pip's error message will explain it
+    return has_setuptools() and not any(re.fullmatch(r"(\./)?([^/]+/)?pyproject\.toml", name) for name in names)

@@ -1,0 +1,57 @@
+"""The agent's first line: what this machine is made of, so that a wrong image or driver is seen at once."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.program.devices import driver_version, has_gpu, has_tpu, lacks_gpu_driver
+
+if TYPE_CHECKING:
+    from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.program.container_engine import ContainerEngine
+
+VERSION_S = 10.0  # longest time for the engine's answer
+
+
+def describe_machine(metadata: MetadataServer, engine: ContainerEngine | None) -> str:
+    """Return boot image, Python, accelerator with its driver, and container engine. Raises nothing."""
+    parts = (_image(metadata), f"Python {platform.python_version()}", _accelerator(), _engine(engine))
+    return f"This VM: {', '.join(parts)}."
+
+
+def _image(metadata: MetadataServer) -> str:
+    """Return `PROJECT/NAME` of the boot image. Source: predefined metadata keys, instance/image."""
+    try:
+        image = metadata.get("instance/image").strip()
+    except HttpError:
+        image = ""
+    return f"image {image.replace('projects/', '').replace('/global/images/', '/')}" if image else "unknown image"
+
+
+def _accelerator() -> str:
+    if has_gpu():
+        return f"NVIDIA driver {driver_version() or 'of unknown version'}"
+    if lacks_gpu_driver():
+        return "GPU without driver"
+    return "TPU" if has_tpu() else "no GPU"
+
+
+def _engine(engine: ContainerEngine | None) -> str:
+    if engine is None:
+        return "no container engine"
+    try:
+        output = subprocess.run(
+            engine.version_command(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=VERSION_S,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        output = ""
+    return output.strip().partition(",")[0] or "container engine of unknown version"

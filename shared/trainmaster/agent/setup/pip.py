@@ -1,0 +1,64 @@
+"""Running pip, and deciding whether its failure is the network's or the package's."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.program.program import Program
+from trainmaster.agent.results import SetupFailure
+from trainmaster.agent.setup.setup_errors import SetupError, new_setup_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.results import ProgramExit
+    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+    from trainmaster.agent.setup.package_index import PackageIndex
+
+
+class Pip:
+    """The pip of the agent's Python. Its output is forwarded like a program's."""
+
+    def __init__(self, runner: CancellableRunner, workspace: Workspace, index: PackageIndex) -> None:
+        self._index = index
+        self._runner = runner
+        self._workspace = workspace
+        self._env = {
+            **{name: value for name, value in workspace.environ.items() if name != "PYTHONNOUSERSITE"},
+            "PIP_BREAK_SYSTEM_PACKAGES": "1",  # the VM is the job's: newer distributions refuse --user without it
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_INPUT": "1",
+            "PIP_ROOT_USER_ACTION": "ignore",
+        }
+
+    def install(
+        self, options: Sequence[str], names: Sequence[str], folder: Path, extra: Sequence[str] = ()
+    ) -> ProgramExit:
+        """Run ``pip install`` in `folder`. Raises SetupError if the VM shuts down or its metadata cannot be read.
+
+        The log shows the command that AI Platform Training documented; `extra` holds options that newer pips need.
+        """
+        self._workspace.log(f"Running command: {shlex.join(['pip3', 'install', '--user', *options, *names])}")
+        command = [sys.executable, "-m", "pip", "install", "--user", *options, *extra, *names]
+        env = {**self._env, **self._index.environment()}
+        return self._runner.run(lambda: Program(command, self._workspace, env=env, cwd=folder))
+
+
+def pip_error(subject: str, pip_exit: ProgramExit) -> SetupError:
+    """Return the error of a failed installation of `subject`, with pip's last error line."""
+    # pip prints this if the network failed; any other failure is about the package.
+    transient = pip_exit.signal is not None or "connection broken by" in pip_exit.tail
+    lines = [line.strip() for line in pip_exit.tail.splitlines() if line.lstrip().startswith(("ERROR:", "error:"))]
+    lines = [line for line in lines if "subprocess-exited" not in line]  # pip's headline, without information
+    how = f"status {pip_exit.exit_status}" if pip_exit.signal is None else f"signal {pip_exit.signal}"
+    message = f"cannot install {subject}: pip ended with {how}" + (f": {lines[-1]}" if lines else "")
+    error = new_setup_error(
+        "PackageError", message, transient=transient, exit_status=pip_exit.exit_status, tail=pip_exit.tail
+    )
+    if pip_exit.error is None:
+        return error
+    return SetupError(SetupFailure(error.failure.cause, pip_exit.exit_status, pip_exit.error, pip_exit.tail))

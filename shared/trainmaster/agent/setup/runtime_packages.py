@@ -1,0 +1,54 @@
+"""The packages that pip adds to the image, so that it becomes the runtime that the job requested.
+
+pip runs only for packages that are missing: an image made for its runtime starts at once, and needs no network.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.setup.pip import pip_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.setup.pip import Pip
+
+_PINNED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9.+!-]+?)(\.\*)?\s*")
+
+
+class RuntimePackages:
+    def __init__(self, pip: Pip, workspace: Workspace) -> None:
+        self._pip = pip
+        self._folder = workspace.work / "runtime"
+
+    def install(self, requirements: Sequence[str]) -> None:
+        """Install the missing requirements. Raises SetupError. May be repeated."""
+        missing = [requirement for requirement in requirements if not is_satisfied(requirement)]
+        if not missing:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        pip_exit = self._pip.install([], missing, self._folder)
+        if pip_exit.exit_status != 0:
+            raise pip_error(", ".join(missing), pip_exit)
+
+
+def is_satisfied(requirement: str) -> bool:
+    """Return whether a distribution of the required version is installed.
+
+    Extras are ignored: an image with TensorFlow for its machine has the extras that it needs. Only ``NAME==VERSION``
+    and ``NAME==VERSION.*`` are understood; any other requirement counts as missing, and pip decides.
+    """
+    pinned = _PINNED.fullmatch(requirement)
+    if pinned is None:
+        return False
+    name, required, is_prefix = pinned.groups()
+    try:
+        installed = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    public = installed.split("+")[0]  # "2.13.0+cpu": like pip, accept whichever build the image has
+    return public == required or (bool(is_prefix) and public.startswith(f"{required}."))

@@ -1,0 +1,87 @@
+"""Preparing the program's start: packages, or an engine and an image, once per VM, and secrets at each start."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.program.environment import task_line
+from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+from trainmaster.agent.setup.container_image import ImagePuller
+from trainmaster.agent.setup.engine_installation import EngineInstallation
+from trainmaster.agent.setup.gpu_driver import wait_for_driver
+from trainmaster.agent.setup.job_packages import JobPackages
+from trainmaster.agent.setup.package_index import PackageIndex
+from trainmaster.agent.setup.pip import Pip
+from trainmaster.agent.setup.runtime_packages import RuntimePackages
+from trainmaster.agent.setup.secret_values import SecretReader
+from trainmaster.agent.setup.setup_errors import Retrier, SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Union
+
+    from trainmaster.agent.control.vm_config import AgentIdentity
+    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.google_http.google_api import GoogleApi
+    from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.program.container_engine import ContainerEngine
+    from trainmaster.agent.results import SetupFailure
+    from trainmaster.agent.setup.cloud_storage import StorageReader
+
+    SetupResult = Union[Mapping[str, str], SetupFailure]
+    """The values of the secrets by variable, or why the program cannot be started."""
+
+
+class Setup:
+    def __init__(
+        self,
+        identity: AgentIdentity,
+        workspace: Workspace,
+        *,
+        metadata: MetadataServer,
+        storage: StorageReader,
+        secret_manager: GoogleApi,
+        find_engine: Callable[[], ContainerEngine | None],
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._identity = identity
+        self._config = identity.config
+        self._workspace = workspace
+        self._pause = pause
+        self._runner = CancellableRunner()
+        pip = Pip(self._runner, workspace, PackageIndex(metadata, Retrier(workspace.console, pause)))
+        self._runtime_packages = RuntimePackages(pip, workspace)
+        self._job_packages = JobPackages(storage, pip, workspace)
+        self._secrets = SecretReader(secret_manager, Retrier(workspace.console, pause), self._config.project)
+        self._metadata = metadata
+        self._find_engine = find_engine
+
+    def prepare(self, *, is_installed: bool) -> SetupResult:
+        """Prepare one start. May be repeated.
+
+        `is_installed`: the packages were installed before. It takes long, so call it on a thread of its own.
+        """
+        self._workspace.log(task_line(self._identity))
+        try:
+            wait_for_driver(self._workspace, self._pause)
+            if self._config.container is not None:
+                self._ensure_image(self._config.container.image)
+            else:
+                self._workspace.log(f"Running module {self._config.python_module}.")
+                if not is_installed:
+                    self._runtime_packages.install(self._config.packages)
+                    self._job_packages.install(self._config.package_uris)
+            return self._secrets.read(self._config.secrets)
+        except SetupError as error:
+            return error.failure
+
+    def cancel(self) -> None:
+        """End the programs that `prepare` runs. May be called from any thread."""
+        self._runner.cancel()
+
+    def _ensure_image(self, image: str) -> None:
+        engine = self._find_engine()
+        if engine is None:
+            engine = EngineInstallation(self._runner, self._workspace, self._pause).run(self._identity.instance.name)
+        ImagePuller(engine, self._metadata, self._runner, self._workspace, self._pause).ensure_present(image)

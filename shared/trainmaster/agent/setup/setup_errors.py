@@ -1,0 +1,82 @@
+"""Errors of a setup, and retrying the calls that failed temporarily."""
+
+from __future__ import annotations
+
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypeVar
+
+from trainmaster.agent.google_http.http_call import HttpError, backoffs
+from trainmaster.agent.program.tracebacks import MESSAGE_CHARS
+from trainmaster.agent.results import TAIL_CHARS, SetupFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.reporting.serial_console import Console
+
+TRIES = 5  # after the last one, a transient failure is reported as the platform's
+
+T = TypeVar("T")
+
+
+class SetupError(Exception):
+    """The VM could not be set up; `failure` goes into the replica-exit."""
+
+    def __init__(self, failure: SetupFailure) -> None:
+        super().__init__(failure.error["message"])
+        self.failure = failure
+
+
+def new_setup_error(
+    error_type: str, message: str, *, transient: bool, exit_status: int | None = None, tail: str = ""
+) -> SetupError:
+    error = {"type": error_type, "message": message[:MESSAGE_CHARS], "frame": ""}
+    cause = "setup" if transient else "install"
+    return SetupError(SetupFailure(cause, exit_status, error, tail or message[-TAIL_CHARS:]))
+
+
+def retry_setup(step: Callable[[], None], workspace: Workspace, pause: Callable[[float], object]) -> None:
+    """Run a step up to TRIES times while its errors are transient. Raises the last SetupError."""
+    waits = backoffs(8.0)
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            step()
+        except SetupError as error:
+            if error.failure.cause == "install" or not left:
+                raise
+            workspace.log(f"{error}; trying again.")
+            pause(next(waits))
+        else:
+            return
+
+
+class Retrier:
+    """Retries calls that failed temporarily, or because the access token had expired."""
+
+    def __init__(self, console: Console, pause: Callable[[float], object] = time.sleep) -> None:
+        self._console = console
+        self._pause = pause
+
+    def call(self, action: str, error_type: str, function: Callable[[], T]) -> T:
+        """Call `function` up to TRIES times. Raises SetupError ``cannot ACTION: …`` of this type."""
+        waits = backoffs(8.0)
+        left = TRIES
+        while True:
+            left -= 1
+            try:
+                return function()
+            except (HttpError, OSError) as error:
+                # After a 401 the next try uses a new token.
+                is_permanent = (
+                    isinstance(error, HttpError)
+                    and not error.transient
+                    and (error.status != HTTPStatus.UNAUTHORIZED or not left)
+                )
+                if is_permanent or not left:
+                    raise new_setup_error(
+                        error_type, f"cannot {action}: {error}", transient=not is_permanent
+                    ) from error
+                self._console.log(f"Cannot {action} ({error}); trying again.")
+                self._pause(next(waits))

@@ -1,0 +1,152 @@
+"""The use of this machine, sampled every 15 seconds and sent to Cloud Monitoring every minute.
+
+    sample ── sample ── sample ── sample ──► means ──► timeSeries.create, one try
+      15 s      15 s      15 s
+
+It has its own thread, keeps one interval in memory, and repeats nothing: what could not be sent is missing in the
+charts. Training never waits for it and never fails for it. docs/decisions/0070-resource-metrics.md.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.utilization.averages import Averages, Sample
+from trainmaster.agent.utilization.time_series import request_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trainmaster.agent.control.vm_config import IncarnationKey
+    from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.utilization.gpus import GpuReading
+    from trainmaster.agent.utilization.machine import MachineReading
+    from trainmaster.agent.utilization.network import Traffic
+    from trainmaster.agent.utilization.time_series import SeriesOrigin
+
+KEY = "instance/attributes/trainmaster-metrics"
+"""Seconds between two reports; no such entry: metrics are off."""
+SAMPLE_S = 15.0
+SAMPLES_PER_REPORT_MIN = 4
+WRITE_S = 10.0  # timeout of one write
+REFUSALS_MAX = 3
+"""Refusals in a row after which metrics are off: a new permission takes a minute or two to be known everywhere."""
+DISTANCE_MIN_S = 6.0
+"""Shortest time between two points of a series. Source: Cloud Monitoring accepts one every 5 seconds."""
+UNREADABLE = (OSError, ValueError, KeyError, IndexError)
+"""Raised for files of the kernel that are missing or have another form."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The readings that make up a sample."""
+
+    machine: Callable[[], MachineReading]
+    gpus: Callable[[], Sequence[GpuReading]]
+    traffic: Callable[[], Traffic] | None
+    """None where the machine's traffic is not its own."""
+
+
+def read_interval(metadata: MetadataServer) -> float | None:
+    """Return the seconds between two reports; None if metrics are off. Raises HttpError or ValueError."""
+    try:
+        return float(metadata.get(KEY))
+    except HttpError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+class UtilizationMonitor:
+    """Start `run` in a thread of its own. `finish_interval` may be called from any thread."""
+
+    def __init__(
+        self,
+        origin: SeriesOrigin,
+        sources: Sources,
+        post: Callable[[bytes], object],
+        incarnation_key: Callable[[], IncarnationKey | None],
+        log: Callable[[str], None],
+        interval_s: float,
+    ) -> None:
+        """`post` sends the body of one ``timeSeries.create`` and raises HttpError.
+
+        `incarnation_key` returns the incarnation that was started last; nothing is measured before the first one.
+        """
+        self._origin = origin
+        self._sources = sources
+        self._post = post
+        self._incarnation_key = incarnation_key
+        self._log = log
+        self._interval_s = interval_s
+        self._sample_s = min(SAMPLE_S, interval_s / SAMPLES_PER_REPORT_MIN)
+        self._ended = threading.Event()
+        self._refusals = 0
+        self.is_off = False
+
+    def finish_interval(self) -> None:
+        """Send what was measured so far. Returns at once. Call it at the end of a program, because the VM may be
+        deleted soon."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Measure and send until the VM ends, or until Cloud Monitoring refuses it.
+
+        An error in this code is reported on the console and turns metrics off: it must not end the training.
+        """
+        try:
+            while not self.is_off and self._incarnation_key() is None:
+                self._ended.wait(1.0)
+                self._ended.clear()
+            self._measure()
+        except UNREADABLE as error:
+            self._log(f"Resource metrics are off: this machine's use cannot be read ({error!r}).")
+        except Exception as error:  # noqa: BLE001 - reported; an exception would end the agent, and with it the program
+            self._log(f"Resource metrics are off because of an error: {error!r}")
+        self.is_off = True
+
+    def _measure(self) -> None:
+        start_ns = time.time_ns()
+        first = self._sample()
+        averages, reported_at = Averages(first), first.at
+        while not self.is_off:
+            program_ended = self._ended.wait(self._sample_s)
+            self._ended.clear()
+            sample = self._sample()
+            averages.add(sample)
+            waited_s = sample.at - reported_at
+            # A report may be half a sample early: after the next sample, it would be later than the interval by more
+            # than that.
+            is_due = waited_s >= self._interval_s - self._sample_s / 2
+            if is_due or (program_ended and waited_s >= DISTANCE_MIN_S):
+                self._send(averages, start_ns)
+                reported_at = sample.at
+
+    def _sample(self) -> Sample:
+        traffic = self._sources.traffic
+        machine, gpus = self._sources.machine(), self._sources.gpus()
+        return Sample(time.monotonic(), machine, gpus, traffic() if traffic is not None else None)
+
+    def _send(self, averages: Averages, start_ns: int) -> None:
+        """Send one report. A failure is not repeated: the next report is a minute away."""
+        report, key = averages.take(), self._incarnation_key()
+        if report is None or key is None:
+            return
+        body = request_body(self._origin, key.attempt, report, start_ns, time.time_ns())
+        try:
+            self._post(json.dumps(body, separators=(",", ":")).encode())
+        except HttpError as error:
+            if error.transient:
+                return
+            self._refusals += 1
+            if self._refusals == 1:
+                self._log(f"Cloud Monitoring refuses this machine's resource metrics: {' '.join(str(error).split())}")
+            self.is_off = self._refusals >= REFUSALS_MAX
+        else:
+            self._refusals = 0

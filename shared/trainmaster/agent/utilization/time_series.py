@@ -1,0 +1,91 @@
+"""A report as the body of Cloud Monitoring's `timeSeries.create`. docs/interfaces.md, section 9.
+
+The metric types follow those of AI Platform Training (`ml.googleapis.com/training/…`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.reporting.log_entry import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from trainmaster.agent.control.vm_config import AgentIdentity
+    from trainmaster.agent.utilization.averages import Report
+
+PREFIX = "custom.googleapis.com/trainmaster/training"
+CPU = f"{PREFIX}/cpu/utilization"
+MEMORY = f"{PREFIX}/memory/utilization"
+GPU = f"{PREFIX}/accelerator/utilization"
+GPU_MEMORY = f"{PREFIX}/accelerator/memory/utilization"
+RECEIVED = f"{PREFIX}/network/received_bytes_count"
+SENT = f"{PREFIX}/network/sent_bytes_count"
+NAMESPACE = "trainmaster"
+
+
+@dataclass(frozen=True)
+class SeriesOrigin:
+    """The machine whose time series these are."""
+
+    resource: Mapping[str, str]
+    labels: Mapping[str, str]
+    """Labels of all series, except for the attempt."""
+
+    @staticmethod
+    def of(identity: AgentIdentity) -> SeriesOrigin:
+        config = identity.config
+        labels = {"task_type": config.task_type, "generation": str(config.vm_generation)}
+        if identity.host is not None:  # the hosts of a slice are machines of one replica
+            labels["host"] = str(identity.host.number)
+        return SeriesOrigin(
+            {
+                "project_id": config.project,
+                "location": identity.vm.zone.rpartition("-")[0],
+                "namespace": NAMESPACE,
+                "job": config.job_id,
+                "task_id": f"{config.task_type}-{identity.index}",
+            },
+            labels,
+        )
+
+
+def request_body(origin: SeriesOrigin, attempt: int, report: Report, start_ns: int, end_ns: int) -> dict[str, Any]:
+    """Return the body: one point for each series.
+
+    `start_ns` is the time of the first sample, from which bytes are counted; `end_ns` the time of the report.
+    """
+    gauge = {"endTime": rfc3339(end_ns)}
+    since_start = {"startTime": rfc3339(start_ns), **gauge}
+    labels = {**origin.labels, "attempt": str(attempt)}
+
+    def series(metric: str, value: Mapping[str, object], interval: Mapping[str, str], **more: str) -> dict[str, Any]:
+        is_gauge = interval is gauge
+        return {
+            "metric": {"type": metric, "labels": {**labels, **more}},
+            "resource": {"type": "generic_task", "labels": origin.resource},
+            "metricKind": "GAUGE" if is_gauge else "CUMULATIVE",
+            "valueType": "DOUBLE" if is_gauge else "INT64",
+            "unit": "1" if is_gauge else "By",
+            "points": [{"interval": interval, "value": value}],
+        }
+
+    def all_series() -> Iterator[dict[str, Any]]:
+        yield series(CPU, _share(report.cpu), gauge)
+        yield series(MEMORY, _share(report.memory), gauge)
+        for index, share in report.gpus.items():
+            yield series(GPU, _share(share), gauge, gpu=str(index))
+        for index, share in report.gpu_memory.items():
+            yield series(GPU_MEMORY, _share(share), gauge, gpu=str(index))
+        for metric, count in ((RECEIVED, report.received), (SENT, report.sent)):
+            if count is not None:
+                yield series(metric, {"int64Value": str(count)}, since_start)
+
+    return {"timeSeries": list(all_series())}
+
+
+def _share(value: float) -> dict[str, float]:
+    return {"doubleValue": round(value, 6)}

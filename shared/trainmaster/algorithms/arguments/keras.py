@@ -1,0 +1,93 @@
+"""Arguments of `linear_learner` and `wide_deep_learner`.
+
+Source of names: jobs that ran on AI Platform Training. Source of defaults: the successors of the algorithms on Vertex
+AI, which have the same argument names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..arguments.argument import Argument, ArgumentTable, Kind, Source
+from ..arguments.common import TABULAR, check_splits
+
+OPTIMIZERS: Final = ("adam", "ftrl", "sgd")
+STEPS_MIN: Final = 2_000
+PASSES: Final = 20
+STEPS_DEFAULT: Final = f"-1: {PASSES} passes over the training data, and at least {STEPS_MIN} steps"
+
+MODEL_TYPE: Final = Argument(
+    "model_type",
+    Kind.TEXT,
+    "What is learnt: a class, or a number.",
+    is_required=True,
+    choices=("classification", "regression"),
+)
+TRAINING: Final = (
+    MODEL_TYPE,
+    Argument(
+        "max_steps",
+        Kind.INTEGER,
+        f"Number of training steps, one batch in each. {STEPS_DEFAULT}.",
+        -1,
+        Source.VERTEX,
+        -1,
+    ),
+    Argument("max_train_secs", Kind.INTEGER, "Longest training in seconds; -1: no limit.", -1, Source.VERTEX, -1),
+    Argument("batch_size", Kind.INTEGER, "Rows per step.", 100, Source.VERTEX, low=1),
+    Argument("eval_steps", Kind.INTEGER, "Batches per evaluation; 0: all rows.", 0, Source.VERTEX, low=0),
+    Argument(
+        "eval_frequency_secs", Kind.INTEGER, "Seconds between evaluations and checkpoints.", 600, Source.VERTEX, low=1
+    ),
+    Argument("seed", Kind.INTEGER, "Seed of all random numbers.", 1, Source.VERTEX, low=0),
+)
+
+
+def optimizer_arguments(prefix: str, what: str, optimizer: Argument, learning_rate: float) -> tuple[Argument, ...]:
+    """Return the arguments of one optimizer. `what`: the part of the model that it trains."""
+
+    def number(name: str, default: float, text: str, high: float | None = None) -> Argument:
+        return Argument(f"{prefix}{name}", Kind.NUMBER, f"{text} {what}", default, Source.VERTEX, low=0, high=high)
+
+    return (
+        Argument(f"{prefix}learning_rate", Kind.NUMBER, f"Learning rate {what}", learning_rate, low=0, is_open=True),
+        optimizer,
+        number("l1_regularization_strength", 0.0, "L1 regularization (ftrl)"),
+        number("l2_regularization_strength", 0.0, "L2 regularization (ftrl)"),
+        number("l2_shrinkage_regularization_strength", 0.0, "L2 shrinkage (ftrl)"),
+        number("beta_1", 0.9, "Decay of the first moment (adam)", high=0.999999),
+        number("beta_2", 0.999, "Decay of the second moment (adam)", high=0.999999),
+    )
+
+
+def _optimizer(prefix: str, what: str, default: str, source: Source) -> Argument:
+    return Argument(f"{prefix}optimizer_type", Kind.TEXT, f"Optimizer {what}", default, source, choices=OPTIMIZERS)
+
+
+_OF_MODEL: Final = "of the model."
+_OF_WIDE: Final = "of the wide part."
+_OF_DEEP: Final = "of the deep part."
+
+LINEAR_LEARNER: Final = ArgumentTable(
+    (
+        *TABULAR,
+        *TRAINING,
+        *optimizer_arguments("", _OF_MODEL, _optimizer("", _OF_MODEL, "ftrl", Source.OURS), learning_rate=0.1),
+    ),
+    (check_splits,),
+)
+
+
+WIDE_DEEP_LEARNER: Final = ArgumentTable(
+    (
+        *TABULAR,
+        *TRAINING,
+        Argument("use_wide", Kind.FLAG, "Whether the model has a wide part.", True, Source.VERTEX),
+        Argument("embed_categories", Kind.FLAG, "Whether the deep part learns from categories.", True, Source.VERTEX),
+        Argument("hidden_units", Kind.INTEGERS, "Units of each hidden layer.", (30, 30, 30), Source.VERTEX),
+        Argument("dnn_dropout", Kind.NUMBER, "Dropout of hidden units.", 0.0, Source.VERTEX, low=0, high=0.99),
+        *optimizer_arguments("", _OF_WIDE, _optimizer("", _OF_WIDE, "adam", Source.VERTEX), learning_rate=0.01),
+        *optimizer_arguments("dnn_", _OF_DEEP, _optimizer("dnn_", _OF_DEEP, "adam", Source.VERTEX), 0.001),
+    ),
+    (check_splits,),
+)

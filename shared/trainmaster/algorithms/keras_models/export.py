@@ -1,0 +1,65 @@
+"""The exported model: a SavedModel that takes CSV rows without the target.
+
+classification    classes: the class of each row; probabilities: [rows, classes], in the order of `all_classes`
+regression        predictions: a number per row
+tab_net           aggregated_mask_values: [rows, columns], how much each column contributed
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from ..files import join, write_folder
+from ..keras_models.rows import Inputs, RowEncoder
+
+ROWS = "csv_row"
+MASKS = "aggregated_mask_values"
+
+
+class Predictor(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
+    """From CSV rows to predictions."""
+
+    def __init__(self, encoder: RowEncoder, model: Any) -> None:
+        super().__init__()
+        self._encoder, self.weights = encoder, list(model.variables)
+        # The model itself is not stored: Keras would trace each of its layers, for half a minute.
+        self._compute = partial(_outputs, model)
+        target = encoder.metadata.target
+        self._classes = tf.constant(target.classes, tf.string) if target.classes else None
+        self._mean, self._std = target.mean, target.std
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=ROWS)])  # type: ignore[untyped-decorator]
+    def predict(self, csv_row: Any) -> dict[str, Any]:
+        inputs: Inputs = self._encoder.encode(self._encoder.decode(csv_row))
+        outputs, masks = split_outputs(self._compute(inputs))
+        named = {} if masks is None else {MASKS: masks}
+        if self._classes is None:
+            return {**named, "predictions": outputs[:, 0] * self._std + self._mean}
+        rows = tf.shape(csv_row)[0]
+        return {
+            **named,
+            "probabilities": tf.nn.softmax(outputs),
+            "classes": tf.gather(self._classes, tf.argmax(outputs, axis=1)),
+            "all_classes": tf.tile(self._classes[tf.newaxis, :], [rows, 1]),
+        }
+
+
+def _outputs(model: Any, inputs: Inputs) -> Any:
+    return model(inputs, training=False)
+
+
+def split_outputs(outputs: Any) -> tuple[Any, Any]:
+    """Return logits and masks; a model other than TabNet has no masks: None."""
+    return (outputs[0], outputs[1]) if isinstance(outputs, list | tuple) else (outputs, None)
+
+
+def write_model(job_dir: str, predictor: Predictor) -> None:
+    """Write the SavedModel to `model/`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        tf.saved_model.save(predictor, scratch, signatures={"serving_default": predictor.predict})
+        write_folder(Path(scratch), join(job_dir, "model"))

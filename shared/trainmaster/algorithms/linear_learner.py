@@ -1,0 +1,33 @@
+"""`linear_learner`: a linear model for classes or numbers.
+
+    python -m algorithms.linear_learner --job-dir gs://B/D --training_data_path gs://B/t.csv --preprocess \
+        --model_type regression --max_steps 2000
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from .keras_models.learner import Task, default_loss, train
+from .keras_models.optimizers import create_optimizer
+from .keras_models.parts import linear_model
+from .keras_models.rows import RowEncoder
+from .program import run
+
+
+def create_model(encoder: RowEncoder, task: Task) -> Any:
+    """Return the compiled model."""
+    model = linear_model(encoder, task.outputs)
+    model.compile(create_optimizer(task.values), default_loss(task))
+    return model
+
+
+def main(arguments: Sequence[str]) -> int:
+    return run("linear_learner", partial(train, create_model), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

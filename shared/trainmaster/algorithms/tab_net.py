@@ -1,0 +1,101 @@
+"""`tab_net`: a deep model that selects the columns it decides by, and reports them with each prediction.
+
+    python -m algorithms.tab_net --job-dir gs://B/D --training_data_path gs://B/t.csv --preprocess \
+        --model_type classification --max_steps 1000 --learning_rate 0.02
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from .arguments.argument import Values
+from .arguments.tab_net import ghost_batches
+from .keras_models.learner import Task, default_loss, train
+from .keras_models.rows import RowEncoder
+from .keras_models.tab_net_model import Sizes, TabNet
+from .program import run
+
+
+def create_model(encoder: RowEncoder, task: Task) -> Any:
+    """Return the compiled model."""
+    values = task.values
+    model = TabNet(encoder, task.outputs, model_sizes(values))
+    rate = tf_keras.optimizers.schedules.ExponentialDecay(
+        values["learning_rate"], values["decay_every"], values["decay_rate"], staircase=True
+    )
+    model.compile(tf_keras.optimizers.Adam(rate, clipvalue=values["gradient_thresh"]), create_loss(task))
+    return model
+
+
+def model_sizes(values: Values) -> Sizes:
+    """Return the shape of the model that the arguments describe."""
+    width, layers = _number(values["feature_dim"]), _number(values["num_transformer_layers"])
+    shared = round(layers * _number(values["num_transformer_layers_ratio"]))
+    decision_width = min(max(1, round(width * _number(values["feature_dim_ratio"]))), int(width) - 1)
+    return Sizes(
+        width=int(width),
+        decision_width=decision_width,
+        steps=int(_number(values["num_decision_steps"])),
+        relaxation=_number(values["relaxation_factor"]),
+        shared_layers=shared,
+        own_layers=int(layers) - shared,
+        sparsity_loss_weight=_number(values["sparsity_loss_weight"]),
+        ghost_batches=ghost_batches(int(_number(values["batch_size"])), _number(values["batch_size_ratio"])) or 1,
+        momentum=_number(values["batch_momentum"]),
+        large_category_dim=int(_number(values["large_category_dim"])),
+        large_category_thresh=int(_number(values["large_category_thresh"])),
+        yeo_johnson=bool(values["yeo_johnson_transform"]),
+    )
+
+
+def create_loss(task: Task) -> Any:
+    """Return the loss that `loss_function_type` names."""
+    values = task.values
+    match values["loss_function_type"]:
+        case "weighted_cross_entropy":
+            weights = tf.constant([1.0, _number(values["class_weight"])] + [1.0] * (task.outputs - 2))
+            return partial(_weighted_cross_entropy, weights)
+        case "focal_loss":
+            return partial(_focal_loss, _number(values["alpha_focal_loss"]), _number(values["gamma_focal_loss"]))
+        case "rmse":
+            return lambda targets, outputs: tf.sqrt(tf.reduce_mean(tf.square(outputs[:, 0] - _flat(targets))) + 1e-12)
+        case "mae":
+            return tf_keras.losses.MeanAbsoluteError()
+        case _:
+            return default_loss(task)
+
+
+def _weighted_cross_entropy(weights: Any, targets: Any, logits: Any) -> Any:
+    labels = tf.cast(_flat(targets), tf.int64)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    return tf.reduce_mean(losses * tf.gather(weights, labels))
+
+
+def _focal_loss(alpha: float, gamma: float, targets: Any, logits: Any) -> Any:
+    """Return the focal loss; `alpha` is the weight of the second class. Source: Lin et al. (arXiv 1708.02002)."""
+    labels = tf.cast(_flat(targets), tf.int64)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    weights = tf.where(labels == 1, alpha, 1 - alpha)
+    return tf.reduce_mean(weights * tf.pow(1 - tf.exp(-losses), gamma) * losses)
+
+
+def _flat(targets: Any) -> Any:
+    return tf.reshape(targets, [-1])
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    return run("tab_net", partial(train, create_model), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,121 @@
+"""`xgboost_dist`: XGBoost on a master and workers.
+
+    python -m algorithms.xgboost_dist --job-dir gs://B/D --training_data_path 'gs://B/train/*.csv' \
+        --validation_data_path 'gs://B/validation/*.csv' --objective binary:logistic
+
+The files hold numbers only. Replica i of n reads the files i, i + n, i + 2n … of each group, so a group needs at least
+one file per replica. With files of similar size, the replicas are equally fast. `xgboost_training.peers` connects the
+replicas.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import xgboost
+from xgboost import collective
+
+from .arguments.argument import Values
+from .errors import DataError
+from .files import find_files
+from .program import refuse, run
+from .results import write_metrics
+from .tabular.preparation import PARTS
+from .tabular.read_csv import read_csv
+from .xgboost_training.matrices import Matrix, check_labels, numeric_matrix
+from .xgboost_training.parameters import is_classification
+from .xgboost_training.peers import connected_replicas
+from .xgboost_training.training import boost, evaluate, write_model
+
+
+def train(values: Values) -> None:
+    """Connect the replicas, train on all, store on rank 0.
+
+    Every replica finds the files before it connects, so that all refuse a wrong path in the same way.
+    """
+    files = {name: _find_files(values, name) for name in PARTS if values[f"{name}_data_path"] is not None}
+    minutes = values["wait_minutes"]
+    with connected_replicas(float(minutes) * 60 if isinstance(minutes, int | float) else 0.0):
+        try:
+            _train_connected(values, files)
+        except DataError as error:
+            # Exit before XGBoost waits for the other replicas. They notice the closed connection.
+            os._exit(refuse("xgboost_dist cannot train on these data", error))
+
+
+def _train_connected(values: Values, files: dict[str, list[str]]) -> None:
+    training = _read_share(values, "training", files)
+    validation = _read_share(values, "validation", files) if "validation" in files else training
+    check_labels(training.targets, values)
+    matrix = training.to_xgboost(values)
+    evaluated = validation.to_xgboost(values) if validation is not training else matrix
+    model, metrics = boost(values, matrix, evaluated, device=_device())
+    metrics |= _baseline(training, validation, is_classification=is_classification(values))
+    if "test" in files:
+        test = _read_share(values, "test", files).to_xgboost(values)
+        metrics |= {f"test_{name}": value for name, value in evaluate(model, test).items()}
+    if collective.get_rank() == 0:
+        job_dir = str(values["job_dir"])
+        write_model(job_dir, model)
+        metrics["replicas"] = collective.get_world_size()
+        write_metrics(job_dir, metrics, model.num_boosted_rounds(), is_classification=is_classification(values))
+    collective.allreduce(np.zeros(1), collective.Op.SUM)  # no replica exits before the results are stored
+
+
+def _find_files(values: Values, name: str) -> list[str]:
+    """Return all files of a group. Raises DataError if there are fewer than replicas."""
+    pattern, world_size = values[f"{name}_data_path"], int(os.environ.get("WORLD_SIZE", "1"))
+    files = find_files(str(pattern))
+    if len(files) < world_size:
+        problem = f"--{name}_data_path {pattern} names {len(files)} files, and the job has {world_size} replicas"
+        raise DataError(
+            f"{problem}; split the data into at least {world_size} files of similar size, or use fewer workers"
+        )
+    return files
+
+
+def _read_share(values: Values, name: str, files: dict[str, list[str]]) -> Matrix:
+    """Return this replica's rows of a group of files."""
+    own = files[name][collective.get_rank() :: collective.get_world_size()]
+    has_weights = values["csv_weight"] == 1 and name == "training"
+    matrix = numeric_matrix(read_csv(own), f"{name} data", has_weights=has_weights)
+    print(f"{name} data: {len(matrix.targets)} rows from {len(own)} of {len(files[name])} files", flush=True)
+    return matrix
+
+
+def _baseline(training: Matrix, validation: Matrix, *, is_classification: bool) -> dict[str, float]:
+    """Return the baseline over the rows of all replicas (`results.baseline`)."""
+    if not is_classification:
+        sums = np.array([training.targets.sum(), len(training.targets)], dtype=np.float64)
+        total, count = collective.allreduce(sums, collective.Op.SUM)
+        errors = np.array([((validation.targets - total / count) ** 2).sum(), len(validation.targets)])
+        squares, rows = collective.allreduce(errors, collective.Op.SUM)
+        return {"baseline_rmse": float(np.sqrt(squares / rows))}
+    classes = int(collective.allreduce(np.array([training.targets.max()]), collective.Op.MAX)[0]) + 1
+    counts = collective.allreduce(
+        np.bincount(training.targets.astype(np.int64), minlength=classes).astype(np.float64), collective.Op.SUM
+    )
+    hits = np.array([(validation.targets == np.argmax(counts)).sum(), len(validation.targets)], dtype=np.float64)
+    right, rows = collective.allreduce(hits, collective.Op.SUM)
+    return {"baseline_accuracy": float(right / rows)}
+
+
+def _device() -> str:
+    """Return `cuda` on a VM with a GPU and a build of XGBoost that can use it."""
+    return "cuda" if xgboost.build_info().get("USE_CUDA") and _has_gpu() else "cpu"
+
+
+def _has_gpu() -> bool:
+    return Path("/dev/nvidia0").exists()
+
+
+def main(arguments: Sequence[str]) -> int:
+    return run("xgboost_dist", train, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""Features, targets and weights of rows, as XGBoost gets them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xgboost
+
+from ..arguments.argument import Values
+from ..errors import DataError
+from ..tabular.read_csv import to_numbers
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    features: Array
+    """One row per row, NaN for missing values."""
+    targets: Array
+    weights: Array | None = None
+
+    def to_xgboost(self, values: Values) -> xgboost.DMatrix:
+        return xgboost.DMatrix(self.features, self.targets, weight=self.weights, nthread=values["nthread"])
+
+
+def numeric_matrix(table: pd.DataFrame, name: str, *, has_weights: bool) -> Matrix:
+    """Return a table of numbers. `has_weights`: its second column has the weights of the rows.
+
+    Raises DataError for a cell that is not a number, and for a missing target or weight.
+    """
+    numbers = table.apply(to_numbers)
+    for index in table.columns:
+        wrong = table[index][table[index].notna() & numbers[index].isna()]
+        if len(wrong):
+            problem = f"column {index + 1} of the {name} has the value {wrong.iloc[0]!r}, which is not a number"
+            raise DataError(f"{problem}; encode the categories, or use boosted_trees with --preprocess")
+    first_feature = 2 if has_weights else 1
+    if numbers.iloc[:, :first_feature].isna().any(axis=None):
+        raise DataError(f"the {name} have rows without a target{' or weight' if has_weights else ''}; remove them")
+    if numbers.shape[1] <= first_feature:
+        raise DataError(
+            f"the {name} have no features; they follow the target{' and the weight' if has_weights else ''}"
+        )
+    content = numbers.to_numpy(dtype=np.float64)
+    weights = content[:, 1] if has_weights else None
+    return Matrix(content[:, first_feature:].astype(np.float32), content[:, 0], weights)
+
+
+def check_labels(targets: Array, values: Values) -> None:
+    """Raise DataError if the targets do not fit the objective."""
+    objective = str(values["objective"])
+    if objective.startswith("multi:"):
+        classes = values["num_class"]
+        largest = int(targets.max())
+        if isinstance(classes, int) and (largest >= classes or targets.min() < 0 or (targets % 1).any()):
+            problem = f"the target has classes up to {largest}, and {objective} with --num_class={classes} needs whole"
+            raise DataError(f"{problem} numbers from 0 to {classes - 1}; correct --num_class, or use --preprocess")
+    elif objective.startswith("binary:") and not np.isin(targets, (0, 1)).all():
+        wrong = targets[~np.isin(targets, (0, 1))][0]
+        raise DataError(f"the target has the value {wrong:g}, and {objective} needs 0 and 1; select another objective")

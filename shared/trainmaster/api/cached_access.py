@@ -1,0 +1,106 @@
+"""Cached answers of the project's IAM, so that a polling client does not cause a query for each of its requests.
+
+Permissions are kept for a minute, and only granted ones: a new permission works at once, and a revoked one for at most
+a minute longer. A token that Google does not know is remembered for some seconds. Scopes, e-mail addresses and the
+project's number never change, so they are kept as long as there is space.
+Entries are keyed by a hash of the access token, in this process only. A token itself is never stored or logged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cachetools import LRUCache, TTLCache
+
+from trainmaster.ports import Access, UnknownTokenError
+
+GRANTED_S: Final = 60.0
+UNKNOWN_S: Final = 10.0
+"""An unknown token never becomes valid. The time is short, so that a wrong answer of Google's does not lock a user out
+for long."""
+ENTRIES_MAX: Final = 1_000
+
+
+class CachedAccess:
+    """See `trainmaster.ports.Access`. Thread-safe. `clock` is monotonic, in seconds."""
+
+    def __init__(self, access: Access, clock: Callable[[], float]) -> None:
+        self.access = access
+        self._granted: TTLCache[tuple[str, str], bool] = TTLCache(ENTRIES_MAX, GRANTED_S, timer=clock)
+        self._unknown: TTLCache[str, bool] = TTLCache(ENTRIES_MAX, UNKNOWN_S, timer=clock)
+        self._full_scopes: LRUCache[str, bool] = LRUCache(ENTRIES_MAX)
+        self._emails: LRUCache[str, str | None] = LRUCache(ENTRIES_MAX)
+        self._number = ""
+        self._lock = threading.Lock()
+
+    def granted_permissions(self, token: str, permissions: Sequence[str], project: str = "") -> frozenset[str]:
+        cached = frozenset(name for name in permissions if self._is_granted(token, f"{project}:{name}"))
+        unknown = [permission for permission in permissions if permission not in cached]
+        if not unknown:
+            return cached
+        granted = self._ask(token, unknown, project)
+        for permission in granted:
+            self._keep(token, f"{project}:{permission}")
+        return granted | cached
+
+    def _ask(self, token: str, permissions: Sequence[str], project: str) -> frozenset[str]:
+        """Raise UnknownTokenError without a query for a token that was unknown a moment ago."""
+        key = _hash(token)
+        with self._lock:
+            if key in self._unknown:
+                raise UnknownTokenError
+        try:
+            return self.access.granted_permissions(token, permissions, project)
+        except UnknownTokenError:
+            with self._lock:
+                self._unknown[key] = True
+            raise
+
+    def may_act_as(self, token: str, account: str) -> bool:
+        permission = f"act as {account}"
+        if not self._is_granted(token, permission):
+            if not self.access.may_act_as(token, account):
+                return False
+            self._keep(token, permission)
+        return True
+
+    def has_full_scope(self, token: str) -> bool:
+        key = _hash(token)
+        with self._lock:
+            if key in self._full_scopes:
+                return self._full_scopes[key]
+        is_full = self.access.has_full_scope(token)
+        with self._lock:
+            self._full_scopes[key] = is_full
+        return is_full
+
+    def project_number(self, token: str) -> str:
+        """Return the project's number. Every caller gets the cached one: the route checks who may see the project."""
+        if not self._number:
+            self._number = self.access.project_number(token)
+        return self._number
+
+    def email(self, token: str) -> str | None:
+        key = _hash(token)
+        with self._lock:
+            if key in self._emails:
+                return self._emails[key]
+        email = self.access.email(token)
+        with self._lock:
+            self._emails[key] = email
+        return email
+
+    def _is_granted(self, token: str, permission: str) -> bool:
+        with self._lock:
+            return (_hash(token), permission) in self._granted
+
+    def _keep(self, token: str, permission: str) -> None:
+        with self._lock:
+            self._granted[_hash(token), permission] = True
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

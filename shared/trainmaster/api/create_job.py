@@ -1,0 +1,70 @@
+"""Create a job through the flow that submitted messages use. The response is sent when the job is stored.
+
+A client that repeats its request because it received no response gets the job that the request created; any other
+second request with the same job id gets 409, as from the service. A refused request stores nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from trainmaster.api import errors
+from trainmaster.api.quotas import MINUTE_S
+from trainmaster.api.request import Call, Service, caller_email
+from trainmaster.api.resource_permissions import check_resources
+from trainmaster.core.model.job import Job
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import intake
+
+SUBMISSION_PREFIX: Final = "api"
+
+
+def create_job(
+    document: Mapping[str, object], job_id: str, call: Call, service: Service, *, is_default_id: bool = False
+) -> Job:
+    """Return the stored job. Raises InvalidJob and ApiError.
+
+    `job_id`: that of the document, or empty if it has no legal one. `is_default_id`: the document names none, and the
+    job gets `job_id`.
+    """
+    submission = f"{SUBMISSION_PREFIX}:{call.idempotency_key}"
+    now, deps = service.now(), service.deps
+    earlier = deps.store.load(job_id) if job_id else None
+    if earlier and earlier.state.job.submission == submission:
+        return earlier.state.job
+    _check_quota(call, service)
+    origin = intake.Origin(through_api=True, submitted_by=caller_email(call, service))
+    try:
+        return intake.create_job(
+            document,
+            submission,
+            now,
+            deps,
+            authorize=lambda spec: check_resources(spec.resources, call, service),
+            origin=origin,
+            default_job_id=job_id if is_default_id else None,
+        )
+    except intake.JobExistsError:
+        raise errors.job_exists() from None
+    except intake.OverLimitError as over_limit:
+        raise errors.quota_exceeded(call.project, str(over_limit)) from None
+    except TemporaryError:
+        # The job may be stored, and only the message to `provision` not sent. The sweep will send it.
+        stored = deps.store.load(job_id)
+        if stored and stored.state.job.submission == submission:
+            return stored.state.job
+        raise
+
+
+def _check_quota(call: Call, service: Service) -> None:
+    """Raise ApiError above the quota of creations. It also stops a client that submits in a loop.
+
+    Source: the service's quota of 60 `jobs.create` per minute.
+    """
+    limit = service.jobs_per_minute
+    since = service.now() - timedelta(seconds=MINUTE_S)
+    if limit and service.deps.store.count_created_since(since, through_api=True) >= limit:
+        raise errors.rate_limited(call.project, "jobs created", limit, math.ceil(MINUTE_S / limit))

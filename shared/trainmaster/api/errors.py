@@ -1,0 +1,181 @@
+"""Error responses in Google's form: an HTTP and a gRPC status, a sentence, and details for programs.
+
+    {"error": {"code": 404, "message": "…", "status": "NOT_FOUND", "details": [{"@type": "…", …}]}}
+
+Source: google.rpc.Status and its error details; responses of the old service that its users have published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from trainmaster.core.rules.messages import JOB_EXISTS
+from trainmaster.jobspec import InvalidJob
+from trainmaster.jobspec.reading.problems import service_path
+
+Json = dict[str, object]
+
+_TYPE: Final = "type.googleapis.com/google.rpc."
+_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="https://accounts.google.com/"'}
+
+
+class ApiError(Exception):
+    """Ends a request with an error response."""
+
+    def __init__(
+        self,
+        code: int,
+        status: str,
+        message: str,
+        details: Iterable[Json] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+        self.details = list(details)
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> Json:
+        error: Json = {"code": self.code, "message": str(self), "status": self.status}
+        if self.details:
+            error["details"] = self.details
+        return {"error": error}
+
+
+def missing_token() -> ApiError:
+    message = (
+        "Request is missing required authentication credential. Expected an OAuth 2 access token in the Authorization "
+        "header."
+    )
+    return ApiError(401, "UNAUTHENTICATED", message, [_error_info("CREDENTIALS_MISSING", {})], _CHALLENGE)
+
+
+def invalid_token() -> ApiError:
+    message = (
+        "Request had invalid authentication credentials: the OAuth 2 access token is expired, revoked or malformed. "
+        "Log in again (gcloud auth login, or gcloud auth application-default login). With a key file, give the "
+        "credentials the scope https://www.googleapis.com/auth/cloud-platform: without a scope, the library sends a "
+        "signed JWT instead of an access token."
+    )
+    return ApiError(401, "UNAUTHENTICATED", message, [_error_info("ACCESS_TOKEN_EXPIRED", {})], _CHALLENGE)
+
+
+def permission_denied(permission: str, project: str) -> ApiError:
+    resource = f"//cloudresourcemanager.googleapis.com/projects/{project}"
+    message = f"Permission '{permission}' denied on resource '{resource}' (or it may not exist)."
+    info = _error_info("IAM_PERMISSION_DENIED", {"permission": permission, "resource": f"projects/{project}"})
+    return ApiError(403, "PERMISSION_DENIED", message, [info])
+
+
+def insufficient_scope() -> ApiError:
+    """Source: Google's answer to a token without a required scope."""
+    message = (
+        "Request had insufficient authentication scopes. Creating, changing and cancelling jobs requires an access "
+        "token with the scope https://www.googleapis.com/auth/cloud-platform."
+    )
+    info = _error_info("ACCESS_TOKEN_SCOPE_INSUFFICIENT", {"service": "trainmaster"})
+    return ApiError(403, "PERMISSION_DENIED", message, [info])
+
+
+def cannot_use(field: str, name: str, permissions: Sequence[str]) -> ApiError:
+    """Return the error for a resource that the job names, but the caller may not use."""
+    needed = " and ".join(permissions)
+    message = (
+        f"Field: {service_path(field)} Error: You do not have permission to use {name} (or it may not exist): {needed}."
+    )
+    info = _error_info("IAM_PERMISSION_DENIED", {"permission": permissions[0], "resource": name})
+    return ApiError(403, "PERMISSION_DENIED", message, [info])
+
+
+def unchecked_permission(remedy: str) -> ApiError:
+    """`remedy` says why Google does not check the caller's permissions, and what to do."""
+    return ApiError(403, "PERMISSION_DENIED", remedy, [_error_info("SERVICE_DISABLED", {})])
+
+
+def cannot_act_as(account: str) -> ApiError:
+    """The message is Vertex AI's, because users search for it."""
+    message = f"You do not have permission to act as service_account: {account}. (or it may not exist)."
+    info = _error_info("IAM_PERMISSION_DENIED", {"permission": "iam.serviceAccounts.actAs", "resource": account})
+    return ApiError(403, "PERMISSION_DENIED", message, [info])
+
+
+def wrong_project(project: str) -> ApiError:
+    message = f"Permission denied on project {project}: this installation serves another project."
+    return ApiError(403, "PERMISSION_DENIED", message)
+
+
+def not_found(resource: str) -> ApiError:
+    return ApiError(404, "NOT_FOUND", f"Field: name Error: The resource {resource} was not found.")
+
+
+def unknown_method(method: str, path: str) -> ApiError:
+    return ApiError(404, "NOT_FOUND", f"There is no method {method} {path[:200]}.")
+
+
+def job_exists() -> ApiError:
+    field, _, description = JOB_EXISTS.removeprefix("Field: ").partition(" Error: ")
+    return ApiError(409, "ALREADY_EXISTS", JOB_EXISTS, [_bad_request([(field, description)])])
+
+
+def etag_mismatch() -> ApiError:
+    message = "Field: job.etag Error: The job has changed since it was read. Read it again and repeat the change."
+    return ApiError(409, "ABORTED", message)
+
+
+def failed_precondition(message: str) -> ApiError:
+    return ApiError(400, "FAILED_PRECONDITION", message)
+
+
+def invalid_argument(field: str, description: str) -> ApiError:
+    """A wrong parameter or field of a body, in the API's names."""
+    message = f"Field: {field} Error: {description}"
+    return ApiError(400, "INVALID_ARGUMENT", message, [_bad_request([(field, description)])])
+
+
+def invalid_job(error: InvalidJob) -> ApiError:
+    violations = [
+        (service_path(problem.field), f"{problem.problem} (for example {problem.example})")
+        for problem in error.problems
+    ]
+    return ApiError(400, "INVALID_ARGUMENT", str(error), [_bad_request(violations)])
+
+
+def quota_exceeded(project: str, description: str) -> ApiError:
+    """Source: the service's own response to too many accelerators."""
+    detail: Json = {
+        "@type": f"{_TYPE}QuotaFailure",
+        "violations": [{"subject": f"project:{project}", "description": description}],
+    }
+    return ApiError(429, "RESOURCE_EXHAUSTED", f"Quota failure for project {project}. {description}", [detail])
+
+
+def rate_limited(project: str, counted: str, per_minute: int, wait_s: int) -> ApiError:
+    """`counted`: what the quota counts, in the plural. Source of the details: google.api.ErrorReason, RetryInfo."""
+    error = quota_exceeded(project, f"The request exceeds the allowed maximum of {per_minute} {counted} per minute.")
+    error.details += [
+        _error_info("RATE_LIMIT_EXCEEDED", {"consumer": f"projects/{project}", "quota_limit_value": str(per_minute)}),
+        {"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{wait_s}s"},
+    ]
+    error.headers["Retry-After"] = str(wait_s)
+    return error
+
+
+def unavailable() -> ApiError:
+    return ApiError(503, "UNAVAILABLE", "The service is currently unavailable. Try again.")
+
+
+def internal() -> ApiError:
+    return ApiError(500, "INTERNAL", "Internal error encountered.")
+
+
+def _bad_request(violations: Iterable[tuple[str, str]]) -> Json:
+    """Return the detail for wrong fields: pairs of field and description."""
+    listed = [{"field": field, "description": description} for field, description in violations]
+    return {"@type": f"{_TYPE}BadRequest", "fieldViolations": listed}
+
+
+def _error_info(reason: str, metadata: Mapping[str, str]) -> Json:
+    return {"@type": f"{_TYPE}ErrorInfo", "reason": reason, "domain": "googleapis.com", "metadata": dict(metadata)}

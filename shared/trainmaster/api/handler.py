@@ -1,0 +1,92 @@
+"""Handle a request: find the route, check token, permission and quota, call the route, and turn errors into responses.
+
+    404 no such method · 401 no token, or one that Google does not know · 403 wrong project, no permission or scope
+    429 quota exceeded by a permitted caller · then the response of the route
+    403 Google does not check the caller's permissions, because the API is disabled in the caller's project
+    503 a transient error · 500 a bug, with details in the log
+
+Responses and logs never contain the token.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+from trainmaster.api import errors
+from trainmaster.api.errors import ApiError, Json
+from trainmaster.api.request import Call, Request, Response, Service, apply_method_override, idempotency_key
+from trainmaster.api.routes import Route, find_route
+from trainmaster.errors import TemporaryError
+from trainmaster.jobspec import InvalidJob
+from trainmaster.messaging import json_log
+from trainmaster.ports import CallersProjectError, UnknownTokenError
+
+_BEARER: Final = re.compile(r"[Bb]earer +([!-~]{1,8192})")
+_TOKEN: Final = re.compile(r"ya29\.[\w.~+/=-]{16,}|eyJ[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
+"""Google's access tokens, and tokens that service accounts sign. Texts of another shape are never looked up."""
+
+_log = logging.getLogger(__name__)
+
+
+def serve(request: Request, service: Service) -> Response:
+    json_log.configure()
+    with json_log.context(function="api", method=request.method, path=request.path[:200]):
+        try:
+            return Response(200, _handle(request, service))
+        except ApiError as api_error:
+            error = api_error
+        except InvalidJob as invalid:
+            error = errors.invalid_job(invalid)
+        except UnknownTokenError:
+            error = errors.invalid_token()
+        except CallersProjectError as callers_project:
+            error = errors.unchecked_permission(str(callers_project))
+        except TemporaryError as temporary:
+            _log.warning("transient error, the client may retry: %s", temporary)
+            error = errors.unavailable()
+        except Exception:  # noqa: BLE001 - clients expect Google's form, not a framework's page; the log has the details
+            _log.exception("%s %s failed", request.method, request.path[:200])
+            error = errors.internal()
+    return Response(error.code, error.body, error.headers)
+
+
+def _handle(request: Request, service: Service) -> Json:
+    request = apply_method_override(request)
+    match = find_route(request.method, request.path)
+    if match is None:
+        raise errors.unknown_method(request.method, request.path)
+    route, params = match
+    call = Call(request, params, _bearer_token(request), idempotency_key(request, service.new_id))
+    _check_permission(call, route, service)
+    _count_request(call, route, service)
+    return route.handle(call, service)
+
+
+def _bearer_token(request: Request) -> str:
+    match = _BEARER.fullmatch(request.headers.get("authorization", ""))
+    if match is None:
+        raise errors.missing_token()
+    if _TOKEN.fullmatch(match[1]) is None:
+        raise UnknownTokenError
+    return match[1]
+
+
+def _check_permission(call: Call, route: Route, service: Service) -> None:
+    if call.project != service.project:
+        raise errors.wrong_project(call.project)
+    if route.permission and route.permission not in service.access.granted_permissions(call.token, [route.permission]):
+        raise errors.permission_denied(route.permission, call.project)
+    if route.changes_something and not service.access.has_full_scope(call.token):
+        raise errors.insufficient_scope()
+
+
+def _count_request(call: Call, route: Route, service: Service) -> None:
+    """Count permitted requests only, so that unauthorized callers cannot exhaust the quota of the project.
+
+    Routes without a permission check are not counted; those that create a job have their own quota.
+    """
+    bucket = service.requests
+    if bucket and route.permission and not route.creates_job and (wait_s := bucket.take()):
+        raise errors.rate_limited(call.project, "requests", bucket.per_minute, wait_s)

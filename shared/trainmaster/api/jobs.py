@@ -1,0 +1,141 @@
+"""`projects.jobs` of `ml` v1. Source: its discovery document, and what its clients need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from trainmaster.api import create_job, errors, list_filter, paging
+from trainmaster.api.errors import Json
+from trainmaster.api.explain_job import explain_job
+from trainmaster.api.request import BODY_NAME, Call, Service, caller_name
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.plan import Dialect
+from trainmaster.core.rules.admission_queue import queued_jobs
+from trainmaster.flows.intake import with_time_in_job_id
+from trainmaster.flows.user_requests import cancel_job, change_labels
+from trainmaster.jobspec import JOB_ID, parse_document, read_labels
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.presentation.job_view import etag, service_view
+
+FIELDS: Final = frozenset(
+    {
+        "jobId",
+        "createTime",
+        "startTime",
+        "endTime",
+        "state",
+        "errorMessage",
+        "labels",
+        "etag",
+        "jobPosition",
+        "trainingInput",
+        "trainingOutput",
+    }
+)
+"""Top-level fields that a filter may name."""
+
+
+def create(call: Call, service: Service) -> Json:
+    document = with_time_in_job_id(parse_document(call.request.body, BODY_NAME), _submission_time(call, service))
+    requested = document.get("jobId", document.get("job_id"))
+    job_id = requested if isinstance(requested, str) and JOB_ID.fullmatch(requested) else ""
+    if detect_kind(document) is not AI_PLATFORM:
+        problem = "is required; to create a CustomJob, use projects/PROJECT/locations/REGION/customJobs"
+        raise errors.invalid_argument("training_input", problem)
+    return _view(create_job.create_job(document, job_id, call, service), service)
+
+
+def _submission_time(call: Call, service: Service) -> datetime:
+    """Return the time that a template of a job id contains: that of the schedule, which is the same for all attempts.
+
+    Source: the header that Cloud Scheduler sends with each call.
+    """
+    scheduled = call.request.headers.get("x-cloudscheduler-scheduletime", "")
+    try:
+        return datetime.fromisoformat(scheduled).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return service.now()
+
+
+def get(call: Call, service: Service) -> Json:
+    return _view(find(call, service), service)
+
+
+def list_jobs(call: Call, service: Service) -> Json:
+    """Return a page of jobs. An empty page is `{}`, as the service sent it."""
+    matches = list_filter.parse_filter(call.param("filter"), FIELDS)
+    positions = _queue_positions(service)
+    jobs, token = paging.read_page(
+        call, service.deps.store, lambda job: _is_listed(job) and matches(_view(job, service, positions))
+    )
+    page: Json = {"jobs": [_view(job, service, positions) for job in jobs]} if jobs else {}
+    return {**page, "nextPageToken": token} if token else page
+
+
+def explain(call: Call, service: Service) -> Json:
+    return explain_job(find(call, service), service.deps.store, service.deps.limits)
+
+
+def cancel(call: Call, service: Service) -> Json:
+    """Cancel the job. For a job that has ended this has no effect and is no error.
+
+    Source: gcloud's help. The service once answered Airflow with 400; Airflow accepts either response.
+    """
+    cancel_job(find(call, service).job_id, caller_name(call, service), service.deps)
+    return {}
+
+
+def patch(call: Call, service: Service) -> Json:
+    """Replace all labels. With `etag` in the mask, only if they have not changed since that etag was read."""
+    job = find(call, service)
+    mask = {path for path in call.param("updateMask").replace(" ", "").split(",") if path}
+    if not mask or not mask <= {"labels", "etag"}:
+        raise errors.invalid_argument("update_mask", "must be labels or labels,etag: only labels can be changed")
+    document = parse_document(call.request.body, BODY_NAME) if call.request.body.strip() else {}
+    seen_version = _check_etag(document, job) if "etag" in mask else None
+    if "labels" in mask:
+        labels = read_labels(document)
+        by = caller_name(call, service)
+        if not change_labels(job.job_id, labels, call.idempotency_key, seen_version, service.deps, by=by):
+            raise errors.etag_mismatch()
+    return get(call, service)
+
+
+def find(call: Call, service: Service) -> Job:
+    """Return the job that the path names. Raises ApiError if there is none."""
+    job_id = call.params["job"]
+    loaded = service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None
+    if loaded is None or not _is_listed(loaded.state.job):
+        raise errors.not_found(f"projects/{call.project}/jobs/{job_id}")
+    return loaded.state.job
+
+
+def _view(job: Job, service: Service, positions: Mapping[str, int] | None = None) -> Json:
+    if positions is None:
+        positions = _queue_positions(service) if job.state is JobState.QUEUED else {}
+    return service_view(job, positions.get(job.job_id, 0), service.project)
+
+
+def _queue_positions(service: Service) -> Mapping[str, int]:
+    """Return the position of each job in the admission queue; without limits no job is in it."""
+    deps = service.deps
+    if not deps.limits:
+        return {}
+    return {wait.job_id: wait.position for wait in queued_jobs(deps.store.live_jobs(), deps.limits)}
+
+
+def _is_listed(job: Job) -> bool:
+    """Return False for Vertex AI's jobs, which have other addresses, and for trials: their tuning job shows them."""
+    return job.plan.dialect is Dialect.AI_PLATFORM and job.deleted_at is None and job.trial_of is None
+
+
+def _check_etag(document: Mapping[str, object], job: Job) -> int:
+    """Return the version of the labels that the etag stands for. Raises ApiError if it is missing or outdated."""
+    seen = document.get("etag")
+    if not isinstance(seen, str) or not seen:
+        raise errors.invalid_argument("job.etag", "is required, because update_mask names it")
+    if seen != etag(job):
+        raise errors.etag_mismatch()
+    return job.labels_version

@@ -1,0 +1,127 @@
+"""Filters of lists: `jobId:rnn* AND state:FAILED`, `NOT display_name="x"`, `labels.team:* OR create_time>"2026-…"`.
+
+A filter is applied to jobs as the API shows them; field names may be in camelCase or snake_case. `=` and `:` compare
+text in any case, with `*` for any characters; `!=` is their negation; `<`, `<=`, `>` and `>=` compare times and
+numbers. A comparison with a field that a job does not have is false. Source: the filter examples in both APIs'
+discovery documents. `filter_grammar` has the syntax.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic.alias_generators import to_camel
+
+from trainmaster.api import errors
+
+CHARS_MAX: Final = 2_000
+
+Predicate = Callable[[Mapping[str, object]], bool]
+
+_COMPARISON: Final = re.compile(r"([\w.-]+)\s*(!=|<=|>=|[=<>:])\s*(.+)", re.DOTALL)
+_ORDERS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def parse_filter(text: str, fields: Collection[str]) -> Predicate:
+    """Return a predicate of shown jobs; an empty filter accepts all. Raises ApiError.
+
+    `fields`: the top-level fields that a shown job can have.
+    """
+    if not text.strip():
+        return lambda _: True
+    if len(text) > CHARS_MAX:
+        raise errors.invalid_argument("filter", f"must have at most {CHARS_MAX} characters")
+    from trainmaster.api import filter_grammar  # imports lark, which only requests with a filter need
+
+    try:
+        return filter_grammar.parse(text, lambda comparison: _compile(comparison, fields))
+    except filter_grammar.FilterSyntaxError as error:
+        raise errors.invalid_argument("filter", str(error)) from None
+
+
+def _compile(comparison: str, fields: Collection[str]) -> Predicate:
+    """Return the predicate of one comparison, such as `state:FAILED`."""
+    match = _COMPARISON.fullmatch(comparison)
+    if match is None:
+        raise ValueError(f"not a comparison: {comparison!r}")
+    name, sign, value = match[1], match[2], _unquote(match[3])
+    path = _resolve_path(name, fields)
+    if sign in _ORDERS:
+        return _compile_order(path, _ORDERS[sign], value)
+    pattern = _escape_all_but_star(value.lower())
+    if sign == "!=":
+        return lambda job: not _matches(_value_at(job, path), pattern)
+    return lambda job: _matches(_value_at(job, path), pattern)
+
+
+def _compile_order(path: tuple[str, ...], compare: Callable[[float, float], bool], value: str) -> Predicate:
+    limit = _parse_number(value)
+    if limit is None:
+        problem = f"compares {'.'.join(path)} with {value[:60]!r}, which is neither a time nor a number"
+        raise errors.invalid_argument("filter", problem)
+
+    def holds(job: Mapping[str, object]) -> bool:
+        number = _parse_number(str(_value_at(job, path)))
+        return number is not None and compare(number, limit)
+
+    return holds
+
+
+def _resolve_path(name: str, fields: Collection[str]) -> tuple[str, ...]:
+    """Split a field name. A label's key stays as the user wrote it; all other names are the API's."""
+    head, _, rest = name.partition(".")
+    head = head if head in fields else to_camel(head)
+    if head not in fields:
+        problem = f"names the field {name}, which a job does not have; it has {', '.join(sorted(fields))}"
+        raise errors.invalid_argument("filter", problem)
+    steps = (rest,) if head == "labels" else tuple(rest.split("."))
+    return (head, *steps) if rest else (head,)
+
+
+def _value_at(job: object, path: tuple[str, ...]) -> object:
+    value = job
+    for step in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(step, value.get(to_camel(step)) if "_" in step else None)
+    return value
+
+
+def _matches(value: object, pattern: str) -> bool:
+    """Return whether the value is like the pattern; for a mapping whether a key is, for a list whether an item is."""
+    if value is None:
+        return False
+    if isinstance(value, Mapping | list):
+        return any(_matches(item, pattern) for item in value)
+    return fnmatch.fnmatchcase(str(value).lower(), pattern)
+
+
+def _unquote(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" and len(value) > 1 else value
+
+
+def _escape_all_but_star(pattern: str) -> str:
+    return re.sub(r"([\[?])", r"[\1]", pattern)
+
+
+def _parse_number(text: str) -> float | None:
+    """Parse a number, or a time in RFC 3339 as seconds. A time without a zone is in UTC."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,126 @@
+"""Requests and responses as the handlers see them, and the services that handlers use."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+from urllib.parse import parse_qsl
+
+from trainmaster.api.errors import Json
+from trainmaster.api.quotas import Bucket
+from trainmaster.errors import TemporaryError
+from trainmaster.flows.record import Deps
+from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
+from trainmaster.ports import Access
+
+BODY_BYTES_READ: Final = DOCUMENT_BYTES_MAX + 1
+"""How much of a body is read, before the caller is authenticated: enough to see that it is too large."""
+BODY_NAME: Final = "body.json"
+"""Name of the body in messages about its syntax."""
+UNKNOWN_CALLER: Final = "a user of the API"
+
+_INVOCATION: Final = re.compile(r"\binvocation-id/([0-9A-Za-z-]{8,64})\b")
+"""Source: gcloud's User-Agent. The id is the same for all attempts of one command."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An HTTP request, independent of the web framework."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By lower-case names."""
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to a known method, with a token."""
+
+    request: Request
+    params: Mapping[str, str]
+    """Values of the variables in the route's address."""
+    token: str
+    idempotency_key: str
+    """The same for all attempts of one request, different for all other requests."""
+
+    @property
+    def project(self) -> str:
+        return self.params["project"]
+
+    def param(self, name: str) -> str:
+        """Return a query parameter; empty if it is absent."""
+        return self.request.query.get(name, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An HTTP response, independent of the web framework."""
+
+    status: int
+    body: Json
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The services that handlers use."""
+
+    project: str
+    deps: Deps
+    access: Access
+    new_id: Callable[[], str]
+    """Returns a different text at each call."""
+    service_account: str = ""
+    """Default service account of VMs; empty: none."""
+    jobs_per_minute: int = 60
+    """Quota of creations; 0: no limit."""
+    requests: Bucket | None = None
+    """Counts this instance's requests that create no job; None: no limit."""
+
+    def now(self) -> datetime:
+        return self.deps.clock()
+
+
+def caller_name(call: Call, service: Service) -> str:
+    """Return the name that the ledger records as the author of a request."""
+    return caller_email(call, service) or UNKNOWN_CALLER
+
+
+def caller_email(call: Call, service: Service) -> str | None:
+    """Return the caller's e-mail address for the record; None if it is unknown. Never fails the request."""
+    try:
+        return service.access.email(call.token)
+    except TemporaryError as error:
+        _log.warning("the caller's e-mail address is unknown: %s", error)
+        return None
+
+
+def apply_method_override(request: Request) -> Request:
+    """Turn a POST that stands for a GET with a long query into that GET.
+
+    Source: Google's Python client sends it for addresses of 2,048 characters and more.
+    """
+    if request.method != "POST" or request.headers.get("x-http-method-override") != "GET":
+        return request
+    query = dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
+    return replace(request, method="GET", query=query, body=b"")
+
+
+def idempotency_key(request: Request, new_id: Callable[[], str]) -> str:
+    """Return the key of a request. Equal requests have the same key only if gcloud marks them as one invocation.
+
+    The service answered every second create with 409, and clients without an invocation id expect that.
+    """
+    invocation = _INVOCATION.search(request.headers.get("user-agent", ""))
+    parts = [invocation[1] if invocation else new_id(), request.method, request.path]
+    return hashlib.sha256("\n".join(parts).encode() + b"\n" + request.body).hexdigest()

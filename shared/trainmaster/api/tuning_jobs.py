@@ -1,0 +1,82 @@
+"""`projects.locations.hyperparameterTuningJobs` of Vertex AI v1. Source: its discovery document."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar, Final
+
+from trainmaster.api.errors import Json
+from trainmaster.api.vertex_resource import STATUS_FIELDS, VertexResource, get_field
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.search_space import Parameter, ParameterKind
+from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
+from trainmaster.presentation.job_view import timestamp
+
+_SENT_FIELDS: Final = (
+    "displayName",
+    "studySpec",
+    "maxTrialCount",
+    "parallelTrialCount",
+    "maxFailedTrialCount",
+    "trialJobSpec",
+    "encryptionSpec",
+)
+_TRIAL_STATES: Final = {
+    TrialState.QUEUED: "REQUESTED",
+    TrialState.RUNNING: "ACTIVE",
+    TrialState.STOPPING: "STOPPING",
+    TrialState.SUCCEEDED: "SUCCEEDED",
+    TrialState.STOPPED: "SUCCEEDED",
+    TrialState.FAILED: "INFEASIBLE",
+    TrialState.CANCELLED: "INFEASIBLE",
+}
+
+
+class TuningJobs(VertexResource):
+    """A trial is shown with its tuning job. The job that runs it has no address of its own."""
+
+    collection: ClassVar[str] = "hyperparameterTuningJobs"
+    message: ClassVar[str] = "hyperparameter_tuning_job"
+    fields: ClassVar[frozenset[str]] = frozenset({*STATUS_FIELDS, *_SENT_FIELDS, "trials"})
+    required: ClassVar[tuple[str, ...]] = ("displayName", "studySpec", "trialJobSpec")
+
+    def includes(self, job: Job) -> bool:
+        return job.tuning is not None
+
+    def specification(self, job: Job) -> Json:
+        document = json.loads(job.spec_json)
+        sent = {name: value for name in _SENT_FIELDS if (value := get_field(document, name)) is not None}
+        trials = [_trial_view(trial, job.tuning) for trial in job.tuning.trials] if job.tuning else []
+        return {**sent, "trials": trials} if trials else sent
+
+
+TUNING_JOBS: Final = TuningJobs()
+
+
+def _trial_view(trial: Trial, tuning: Tuning) -> Json:
+    view: Json = {
+        "id": str(trial.number),
+        "state": _TRIAL_STATES[trial.state],
+        "parameters": [
+            {"parameterId": parameter.name, "value": _parameter_value(parameter, text)}
+            for parameter, text in zip(tuning.parameters, trial.values, strict=True)
+        ],
+    }
+    if trial.started_at:
+        view["startTime"] = timestamp(trial.started_at)
+    if trial.ended_at:
+        view["endTime"] = timestamp(trial.ended_at)
+    if trial.measurement:
+        view["finalMeasurement"] = _measurement_view(trial.measurement, tuning.metric_tag)
+    if trial.reported:
+        view["measurements"] = [_measurement_view(measurement, tuning.metric_tag) for measurement in trial.reported]
+    return view
+
+
+def _parameter_value(parameter: Parameter, text: str) -> float | str:
+    """Return a number, except for categories. Source: the schema of Trial.Parameter."""
+    return text if parameter.kind is ParameterKind.CATEGORICAL else float(text)
+
+
+def _measurement_view(measurement: Measurement, metric: str) -> Json:
+    return {"stepCount": str(measurement.step), "metrics": [{"metricId": metric, "value": measurement.value}]}

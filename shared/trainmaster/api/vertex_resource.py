@@ -1,0 +1,187 @@
+"""Methods common to the resources of Vertex AI v1: `customJobs`, `hyperparameterTuningJobs` and `trainingPipelines`.
+
+Each is a job of this project like any other. Vertex AI names jobs by numbers: the number is derived from the request
+that creates the job, and the job is stored as `custom_NUMBER`. A job that was submitted as a file keeps its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from trainmaster.api import enum_numbers, errors, list_filter, paging
+from trainmaster.api.create_job import create_job
+from trainmaster.api.errors import Json
+from trainmaster.api.explain_job import explain_job
+from trainmaster.api.request import BODY_NAME, Call, Service, caller_name
+from trainmaster.core.model.job import CUSTOM_JOB_PREFIX, Job, JobState, public_id
+from trainmaster.core.model.plan import Dialect
+from trainmaster.core.rules.messages import INTERNAL_ERROR, with_log_link
+from trainmaster.flows.user_requests import cancel_job, delete_job
+from trainmaster.jobspec import JOB_ID, parse_document
+from trainmaster.jobspec.reading.problems import snake_case
+from trainmaster.presentation.job_view import timestamp
+
+STATES: Final = {
+    JobState.QUEUED: "JOB_STATE_QUEUED",
+    JobState.PREPARING: "JOB_STATE_PENDING",
+    JobState.RUNNING: "JOB_STATE_RUNNING",
+    JobState.SUCCEEDED: "JOB_STATE_SUCCEEDED",
+    JobState.FAILED: "JOB_STATE_FAILED",
+    JobState.CANCELLED: "JOB_STATE_CANCELLED",
+}
+STATUS_FIELDS: Final = ("name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "labels")
+
+_CODE_CANCELLED: Final = 1
+_CODE_INVALID_ARGUMENT: Final = 3
+_CODE_INTERNAL: Final = 13
+"""Source: google.rpc.Code; for cancelled jobs the discovery document of customJobs.cancel."""
+_EMPTY: Final = "type.googleapis.com/google.protobuf.Empty"
+_METADATA: Final = "type.googleapis.com/google.cloud.aiplatform.v1.DeleteOperationMetadata"
+
+_log = logging.getLogger(__name__)
+
+
+class VertexResource(ABC):
+    """The methods of one kind of resource."""
+
+    collection: ClassVar[str]
+    """Name in addresses and lists: `customJobs`."""
+    message: ClassVar[str]
+    """Name in error messages: `custom_job`."""
+    fields: ClassVar[frozenset[str]]
+    """Top-level fields that a filter may name."""
+    required: ClassVar[tuple[str, ...]]
+    """Fields without which no job is created."""
+
+    states: ClassVar[Mapping[JobState, str]] = STATES
+
+    def read_document(self, sent: Mapping[str, object]) -> dict[str, object]:
+        """Return the job document of a request's body. Raises ApiError."""
+        return {name: enum_numbers.replace_numbers(value, name) for name, value in sent.items()}
+
+    @abstractmethod
+    def includes(self, job: Job) -> bool:
+        """Return whether a Vertex AI job is of this kind."""
+
+    @abstractmethod
+    def specification(self, job: Job) -> Json:
+        """Return the fields of the job that its submitter set."""
+
+    def create(self, call: Call, service: Service) -> Json:
+        document = self.read_document(parse_document(call.request.body, BODY_NAME))
+        for name in self.required:
+            if not get_field(document, name):
+                raise errors.invalid_argument(f"{self.message}.{snake_case(name)}", "is required")
+        if "jobId" in document or "job_id" in document:
+            raise errors.invalid_argument(f"{self.message}.job_id", "cannot be set: Vertex AI numbers its jobs")
+        document["trainmaster"] = _with_region(document.get("trainmaster"), call.params["location"])
+        job_id = f"{CUSTOM_JOB_PREFIX}{_number(call.idempotency_key)}"
+        return self.view(create_job(document, job_id, call, service, is_default_id=True), call)
+
+    def get(self, call: Call, service: Service) -> Json:
+        return self.view(self.find(call, service), call)
+
+    def explain(self, call: Call, service: Service) -> Json:
+        return explain_job(self.find(call, service), service.deps.store, service.deps.limits)
+
+    def list_jobs(self, call: Call, service: Service) -> Json:
+        matches = list_filter.parse_filter(call.param("filter"), self.fields)
+        jobs, token = paging.read_page(
+            call, service.deps.store, lambda job: self._is_listed(job, call) and matches(self.view(job, call))
+        )
+        page: Json = {self.collection: [self.view(job, call) for job in jobs]} if jobs else {}
+        return {**page, "nextPageToken": token} if token else page
+
+    def cancel(self, call: Call, service: Service) -> Json:
+        """Cancel the job. For a job that has ended this has no effect and is no error, as in the other API."""
+        cancel_job(self.find(call, service).job_id, caller_name(call, service), service.deps)
+        return {}
+
+    def delete(self, call: Call, service: Service) -> Json:
+        """Return a completed operation. The job is no longer found; its history stays in the ledger."""
+        job = self.find(call, service)
+        by = caller_name(call, service)
+        if not delete_job(job.job_id, call.idempotency_key, service.deps, by=by):
+            raise errors.failed_precondition(f"The job is in {self.states[job.state]}. Cancel it before you delete it.")
+        # The ledger of a deleted job expires; this line stays as long as the log is kept.
+        _log.info("%s deleted %s", by, job.job_id, extra={"job_id": job.job_id})
+        now = timestamp(service.now())
+        return {
+            "name": f"{_parent(call)}/operations/{_number(call.idempotency_key)}",
+            "metadata": {"@type": _METADATA, "genericMetadata": {"createTime": now, "updateTime": now}},
+            "done": True,
+            "response": {"@type": _EMPTY},
+        }
+
+    def find(self, call: Call, service: Service) -> Job:
+        """Return the job that the path names. Raises ApiError if there is none."""
+        name = call.params["job"]
+        job_id = f"{CUSTOM_JOB_PREFIX}{name}" if name.isdecimal() else name
+        loaded = service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None
+        if loaded is None or not self._is_listed(loaded.state.job, call):
+            raise errors.not_found(f"{_parent(call)}/{self.collection}/{name}")
+        return loaded.state.job
+
+    def view(self, job: Job, call: Call) -> Json:
+        """Return the job as the API shows it. Without a displayName in its document, its name is its id."""
+        return {
+            "name": f"{_parent(call)}/{self.collection}/{public_id(job.job_id)}",
+            "displayName": job.job_id,
+            **self.specification(job),
+            **_status(job, call),
+            "state": self.states[job.state],
+        }
+
+    def _is_listed(self, job: Job, call: Call) -> bool:
+        """Return whether the job is of this kind, in the location of the path, and not deleted."""
+        is_vertex = job.plan.dialect is Dialect.VERTEX and job.deleted_at is None
+        return is_vertex and job.plan.region == call.params["location"] and self.includes(job)
+
+
+def get_field(document: Mapping[str, object], name: str) -> object:
+    """Return a field that is spelled in camelCase or snake_case."""
+    return document.get(name, document.get(snake_case(name)))
+
+
+def _status(job: Job, call: Call) -> Json:
+    """Return times, labels and error."""
+    times = [time for time in (job.created_at, job.started_at, job.ended_at) if time]
+    status: Json = {
+        "createTime": timestamp(job.created_at),
+        "updateTime": timestamp(max(times)),
+    }
+    if job.started_at:
+        status["startTime"] = timestamp(job.started_at)
+    if job.ended_at:
+        status["endTime"] = timestamp(job.ended_at)
+    if job.labels:
+        status["labels"] = {label.key: label.value for label in job.labels}
+    if job.error_message:
+        message = with_log_link(job.error_message, call.project, job.job_id)
+        status["error"] = {"code": _error_code(job), "message": message}
+    return status
+
+
+def _error_code(job: Job) -> int:
+    if job.state is JobState.CANCELLED:
+        return _CODE_CANCELLED
+    is_internal = (job.error_message or "").startswith(INTERNAL_ERROR)
+    return _CODE_INTERNAL if is_internal else _CODE_INVALID_ARGUMENT
+
+
+def _number(key: str) -> str:
+    """Derive a number of at most nineteen digits, as Vertex AI's."""
+    return str(int(hashlib.sha256(key.encode()).hexdigest()[:15], 16) + 10**17)
+
+
+def _with_region(extension: object, region: str) -> object:
+    """Add the location of the address to `trainmaster`; a value that is not a mapping is left to the job's checks."""
+    return {**extension, "region": region} if isinstance(extension, Mapping) else extension or {"region": region}
+
+
+def _parent(call: Call) -> str:
+    return f"projects/{call.project}/locations/{call.params['location']}"

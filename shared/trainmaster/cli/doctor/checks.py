@@ -1,0 +1,199 @@
+"""Checks of `trainmaster doctor`, one function per subject. Each yields its findings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from trainmaster.api.permissions import REQUIRED_PERMISSIONS
+from trainmaster.cli.doctor.findings import CREATE_IT, Finding, not_checked, ok, problem
+from trainmaster.cli.doctor.function_checks import check_functions
+from trainmaster.cli.doctor.policy_checks import check_policies
+from trainmaster.cli.doctor.quota_checks import check_quotas
+from trainmaster.cli.doctor.sample_events import SAMPLE_EVENTS
+from trainmaster.cli.doctor.topic_checks import (
+    EVENT_TOPICS,
+    check_dead_letter,
+    check_delivery,
+    check_notifications,
+    check_retries,
+    check_schema,
+)
+from trainmaster.cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.inspection import GOOGLE, Endpoints, Inspection, InspectionError
+from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.gcp.user_errors import USER_ERRORS
+from trainmaster.messaging import topics
+from trainmaster.settings import Settings
+
+CLOCK_ERROR_MAX_S: Final = 60.0
+JOB_FILES: Final = "jobs/"
+PERMISSIONS: Final = (
+    *sorted(REQUIRED_PERMISSIONS),
+    *(f"datastore.entities.{verb}" for verb in ("get", "list", "create", "update")),
+    "logging.logEntries.list",
+    "monitoring.timeSeries.list",
+)
+"""Permissions on the project that a user of the API and of this command line needs."""
+Check = Callable[[], Iterator[Finding]]
+ROLES: Final = (
+    "roles/aiplatform.user, roles/datastore.user, roles/logging.viewer, roles/monitoring.viewer, roles/browser"
+)
+
+_SEE_WHETHER_IT_EXISTS: Final = "check that it exists and can be reached, and run `trainmaster doctor` again"
+_FIX_BY_STATUS: Final[dict[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "log in: gcloud auth application-default login",
+    HTTPStatus.FORBIDDEN: "get roles/viewer on the project; if the API is disabled, run `terraform apply` in infra/",
+    HTTPStatus.NOT_FOUND: CREATE_IT,
+}
+
+
+def run_checks(values: Settings, region: str | None, *, before_install: bool) -> Iterator[Finding]:
+    """Run all checks. `region` is that of the jobs, or None. `before_install`: only what `terraform apply` needs."""
+    inspection = open_inspection(values)
+    checks: list[tuple[str, Check]] = [
+        ("clock", partial(_check_clock, inspection)),
+        ("organisation policies", partial(check_policies, inspection, region, before_install=before_install)),
+        ("Compute Engine", partial(_check_compute, inspection, region)),
+        *([] if before_install else _checks_of_the_installation(inspection, values)),
+    ]
+    for name, check in checks:
+        yield from run_check(name, check)
+
+
+def _checks_of_the_installation(inspection: Inspection, values: Settings) -> list[tuple[str, Check]]:
+    return [
+        ("permissions", partial(_check_permissions, inspection)),
+        ("Firestore", partial(_check_state, inspection)),
+        ("indexes of Firestore", _check_indexes),
+        *((f"topic {topic}", partial(check_delivery, inspection, topic)) for topic in EVENT_TOPICS),
+        ("retry policies", partial(check_retries, inspection)),
+        (f"topic {topics.JOB_STATE}", partial(check_notifications, inspection)),
+        *(
+            (f"schema of {topic}", partial(check_schema, inspection, topic, event))
+            for topic, event in SAMPLE_EVENTS.items()
+        ),
+        ("dead letter topic", partial(check_dead_letter, inspection)),
+        ("bucket", partial(_check_bucket, inspection, values.bucket)),
+        ("service account of the VMs", partial(_check_worker_account, inspection, values.worker_service_account)),
+        ("functions", partial(check_functions, inspection)),
+    ]
+
+
+def run_check(name: str, check: Check) -> Iterator[Finding]:
+    """Run one check. An error that prevents it is a finding, too."""
+    try:
+        yield from check()
+    except InspectionError as error:
+        yield problem(f"{name}: {error}", _FIX_BY_STATUS.get(error.status, _SEE_WHETHER_IT_EXISTS))
+    except USER_ERRORS as error:
+        yield problem(f"{name}: {error}", _FIX_BY_STATUS[HTTPStatus.FORBIDDEN])
+    except (PermanentError, TemporaryError) as error:
+        yield problem(f"{name}: {error}", _SEE_WHETHER_IT_EXISTS)
+
+
+def _check_clock(inspection: Inspection) -> Iterator[Finding]:
+    error_s = (datetime.now(UTC) - inspection.google_time()).total_seconds()
+    if abs(error_s) <= CLOCK_ERROR_MAX_S:
+        yield ok(f"the local clock is within {CLOCK_ERROR_MAX_S:.0f} s of Google's")
+    else:
+        direction = "ahead" if error_s > 0 else "behind"
+        yield problem(f"the local clock is {abs(error_s):.0f} s {direction}", "set it: `timedatectl set-ntp true`")
+
+
+def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
+    granted = inspection.permissions(PERMISSIONS)
+    missing = [permission for permission in PERMISSIONS if permission not in granted]
+    if missing:
+        yield problem(
+            f"you lack the permissions {', '.join(missing)}",
+            f"on the project, get the roles that contain them: {ROLES}",
+        )
+    else:
+        yield ok("your permissions on the project")
+
+
+def _check_state(inspection: Inspection) -> Iterator[Finding]:
+    inspection.read_state()
+    store = open_store()
+    live, orphans = store.survey_live_jobs(), store.orphans()
+    yield ok(f"Firestore; live jobs: {len(live.job_ids)}")
+    for job_id in live.unreadable:
+        yield problem(
+            f"job {job_id} cannot be read by this release, and is left as it is",
+            "install the release that wrote it; see docs/runbooks/unreadable-job.md",
+        )
+    if orphans:
+        text = f"VMs or TPU nodes without a job: {len(orphans)}"
+        yield problem(text, "run `trainmaster orphans`; see docs/runbooks/orphans.md")
+    else:
+        yield ok("no VM or TPU node without a job")
+
+
+def _check_indexes() -> Iterator[Finding]:
+    """Run the functions' queries: Firestore rejects a query whose index is missing."""
+    store = open_store()
+    store.jobs_with_pending()
+    store.open_notifications(1)
+    store.count_ready("doctor", 1)
+    store.recent_jobs(1)
+    yield ok("indexes of Firestore")
+
+
+def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
+    if not bucket:
+        yield problem(f"{BUCKET} is not set", f"set {BUCKET} to the bucket of infra/: `terraform output bucket`")
+        return
+    if not inspection.has_bucket(bucket):
+        yield problem(f"there is no bucket gs://{bucket}", f"{CREATE_IT}, or set {BUCKET} to another bucket")
+        return
+    yield ok(f"bucket gs://{bucket}")
+    if inspection.endpoints.storage:
+        yield not_checked("notification of the bucket", "the local stack does not use one")
+    elif any(notification.covers(topics.UPLOAD, JOB_FILES) for notification in inspection.notifications(bucket)):
+        yield ok(f"gs://{bucket}/{JOB_FILES} notifies {topics.UPLOAD}")
+    else:
+        yield problem(f"gs://{bucket}/{JOB_FILES} does not notify {topics.UPLOAD} of new files", CREATE_IT)
+
+
+def _check_worker_account(inspection: Inspection, account: str) -> Iterator[Finding]:
+    if not account:
+        fix = f"set {WORKER_SERVICE_ACCOUNT}: without it the senders of events are not verified"
+        yield problem(f"{WORKER_SERVICE_ACCOUNT} is not set", fix)
+    elif inspection.endpoints.compute:
+        yield not_checked(f"service account of the VMs, {account}", "the local stack does not need it to exist")
+    elif inspection.has_account(account):
+        yield ok(f"service account of the VMs, {account}")
+    else:
+        fix = f"{CREATE_IT}, or set {WORKER_SERVICE_ACCOUNT} to another account"
+        yield problem(f"there is no service account {account}", fix)
+
+
+def _check_compute(inspection: Inspection, region: str | None) -> Iterator[Finding]:
+    inspection.reach_compute()
+    yield ok("Compute Engine answers")
+    yield from check_quotas(inspection, region)
+
+
+def open_inspection(values: Settings) -> Inspection:
+    """Return the installation that the settings and the emulators' variables name."""
+
+    def emulator(variable: str) -> str:
+        host = os.environ.get(variable, "")
+        return host if not host or "://" in host else f"http://{host}"
+
+    endpoints = Endpoints(
+        pubsub=emulator("PUBSUB_EMULATOR_HOST"),
+        firestore=emulator("FIRESTORE_EMULATOR_HOST"),
+        storage=emulator("STORAGE_EMULATOR_HOST"),
+        compute=values.compute_endpoint,
+        projects="" if values.iam_endpoint == GOOGLE.projects else values.iam_endpoint,
+    )
+    return Inspection(
+        values.project, endpoints, ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint)
+    )

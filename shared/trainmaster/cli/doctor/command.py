@@ -1,0 +1,125 @@
+"""`trainmaster doctor`: check an installation, and show how to fix each problem."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from trainmaster.cli.installation import (
+    BUCKET,
+    PROJECT,
+    WORKER_SERVICE_ACCOUNT,
+    choose_installation,
+    settings_problems,
+    worker_account_of,
+)
+from trainmaster.cli.options import OutputFormat
+from trainmaster.cli.output import Format, print_json, say
+from trainmaster.settings import settings
+
+if TYPE_CHECKING:
+    from trainmaster.cli.doctor.findings import Finding
+
+Project = Annotated[str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}]")]
+Region = Annotated[str | None, typer.Option(help="Region of the jobs: check its quotas.")]
+BeforeInstall = Annotated[
+    bool, typer.Option("--before-install", help="Check only what can make `terraform apply` or the first job fail.")
+]
+
+
+JobFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[JOB.yaml]", dir_okay=False, help="Check this job instead: what it would lack."),
+]
+
+
+def doctor(
+    job: JobFile = None,
+    project: Project = None,
+    region: Region = None,
+    before_install: BeforeInstall = False,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Check an installation, or a job before it is submitted, and show how to fix each problem.
+
+    Exit status 1 if there is a problem (FIX). A line with ! names something that some jobs or clients cannot do. A line
+    with - names something that was not checked.
+    """
+    if project:
+        _use_project(project)
+    if job is not None:
+        from trainmaster.cli.submit import read_job, set_job_id
+
+        _, document = read_job(str(job), None)
+        set_job_id(document, str(job))
+        report_job(document, form)
+    choose_installation()
+    report(_findings(region, before_install), form)
+
+
+def report_job(document: Mapping[str, Any], form: Format) -> NoReturn:
+    """Print what the job would lack, and exit with status 1 if the job could not run.
+
+    The document itself is checked first, which needs no installation.
+    """
+    report(_job_findings(document), form)
+
+
+def _job_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
+    from trainmaster.cli.doctor.checks import open_inspection, run_check
+    from trainmaster.cli.doctor.findings import ok
+    from trainmaster.cli.doctor.job_checks import check_job, find_file_problems
+    from trainmaster.wiring.price_list import price_list
+
+    if problems := find_file_problems(document):
+        yield from problems
+        return
+    yield ok(f"job file of {document['jobId']}")
+    choose_installation()
+    values = settings()
+    yield from run_check("job", lambda: check_job(document, open_inspection(values), values, price_list()))
+
+
+def report(results: Iterator[Finding], form: Format) -> NoReturn:
+    """Print findings as they come. Exit with status 1 if one of them is a problem."""
+    from trainmaster.cli.doctor.findings import Status
+
+    findings = []
+    for finding in results:
+        findings.append(finding)
+        if form is not Format.JSON:
+            line = f"{finding.status:<4} {finding.what}"
+            separator = " " if line.endswith("?") else ": "
+            say(f"{line}{separator}{finding.fix}" if finding.fix else line)
+    if form is Format.JSON:
+        print_json([asdict(finding) for finding in findings])
+    raise typer.Exit(int(any(finding.status is Status.FIX for finding in findings)))
+
+
+def _findings(region: str | None, before_install: bool) -> Iterator[Finding]:
+    """Check the settings and, if they are valid, everything else."""
+    from trainmaster.cli.doctor.checks import run_checks
+    from trainmaster.cli.doctor.findings import ok, problem
+
+    try:
+        values = settings()
+    except ValidationError as error:
+        for text in settings_problems(error):
+            yield problem(f"settings: {text}", "correct it; docs/settings.md describes all settings")
+        return
+    yield ok(f"settings of project {values.project}")
+    yield from run_checks(values, region, before_install=before_install)
+
+
+def _use_project(project: str) -> None:
+    """Set the project, and the names that infra/ gives to its resources unless the environment names others."""
+    os.environ[PROJECT] = project
+    os.environ.setdefault(BUCKET, f"{project}-trainmaster")
+    os.environ.setdefault(WORKER_SERVICE_ACCOUNT, worker_account_of(project))
+    settings.cache_clear()

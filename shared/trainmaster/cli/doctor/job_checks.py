@@ -1,0 +1,148 @@
+"""Checks of one job before it is submitted: what it would lack. Nothing is created, and no VM is requested."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
+from trainmaster.cli.doctor.price_check import check_price
+from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.rules.admission_queue import limit_problem, vcpus
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
+from trainmaster.errors import TemporaryError
+from trainmaster.flows.intake import region_problem
+from trainmaster.flows.resource_checks import with_resources
+from trainmaster.gcp.inspection import Inspection
+from trainmaster.gcp.user_errors import USER_ERRORS
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from trainmaster.settings import Settings
+
+SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
+"""Permission on the project that a caller of the API needs to create a job."""
+NO_PRICES: Final = Unknown("Trainmaster has no price list: run `trainmaster prices update`")
+UNKNOWN_WAIT: Final = "neither Compute Engine nor Cloud TPU says in advance how long a zone lacks capacity"
+_SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
+"""Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation quotas"."""
+
+
+def find_file_problems(document: Mapping[str, Any]) -> list[Finding]:
+    """Return the problems of the job file itself. They are the same in every installation."""
+    try:
+        accept(document, default_job_id=None)
+    except InvalidJob as invalid:
+        return [_finding_of(found) for found in invalid.problems]
+    return []
+
+
+def check_job(
+    document: Mapping[str, Any], inspection: Inspection, values: Settings, prices: PriceList | Unknown = NO_PRICES
+) -> Iterator[Finding]:
+    """Yield what a job with a valid document would lack, and its price."""
+    spec = accept(document, default_job_id=None)
+    yield from _check_region(spec, inspection, values)
+    yield from _check_permissions(inspection)
+    yield from _check_resources(spec)
+    yield from _check_limits(spec, values)
+    yield from _check_quotas(spec, inspection)
+    yield from check_price(spec.plan, _machines(spec.plan), prices)
+    yield not_checked("waiting time", UNKNOWN_WAIT)
+
+
+def _finding_of(invalid: Problem) -> Finding:
+    return problem(f"{invalid.field} {invalid.problem}", f"for example {invalid.example}")
+
+
+def _check_region(spec: AcceptedSpec, inspection: Inspection, values: Settings) -> Iterator[Finding]:
+    if wrong := region_problem(spec.plan, values.regions):
+        yield _finding_of(wrong)
+    elif inspection.quotas(spec.plan.region) is None:
+        yield problem(f"there is no region {spec.plan.region}", "choose one of `gcloud compute regions list`")
+    else:
+        yield ok(f"region {spec.plan.region}; zones, in this order: {', '.join(spec.plan.zones)}")
+
+
+def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
+    missing = set(SUBMIT_PERMISSIONS) - inspection.permissions(SUBMIT_PERMISSIONS)
+    if missing:
+        yield problem(f"you lack the permissions {', '.join(sorted(missing))}", "get roles/aiplatform.user")
+    else:
+        yield ok("your permission to create the job")
+
+
+def _check_resources(spec: AcceptedSpec) -> Iterator[Finding]:
+    """Look up what the job names, with the user's credentials. The functions repeat it with their own."""
+    from trainmaster.wiring.objects import objects
+    from trainmaster.wiring.resources import resources
+
+    try:
+        checked = with_resources(spec, objects, resources)
+    except InvalidJob as invalid:
+        yield from map(_finding_of, invalid.problems)
+        return
+    except (TemporaryError, *USER_ERRORS) as error:
+        yield not_checked("packages, buckets, images, account and secrets", str(error))
+        return
+    notes = [note for note in checked.plan.substitutions if note not in spec.plan.substitutions]
+    for note in notes:
+        yield limit(f"{note.field}: {note.reason}", "see docs/job-format.md")
+    if not notes:
+        yield ok("packages, buckets, images, account and secrets")
+
+
+def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
+    if over_limit := limit_problem(spec.plan, values.limits):
+        yield problem(over_limit, "raise TRAINMASTER_LIMITS, or request less")
+
+
+def _check_quotas(spec: AcceptedSpec, inspection: Inspection) -> Iterator[Finding]:
+    """Compare what the job needs with what is left. Compute Engine does not list the quotas of TPUs."""
+    quotas = {quota.metric: quota for quota in inspection.quotas(spec.plan.region) or ()}
+    needs = quota_needs(spec.plan)
+    if not quotas:
+        yield not_checked(f"quotas of {spec.plan.region}", "Compute Engine reports none (the local stack has none)")
+    for metric, needed in sorted(needs.items()):
+        quota = quotas.get(metric)
+        if quota is None:
+            continue
+        text = f"quota {metric}: the job needs {needed:g}, and {quota.limit - quota.used:g} of {quota.limit:g} are left"
+        if needed > quota.limit:
+            yield problem(text, "the job would wait for ever: request a higher quota, or fewer or other machines")
+        elif needed > quota.limit - quota.used:
+            yield limit(text, "the job waits until other VMs are deleted")
+        else:
+            yield ok(text)
+
+
+def quota_needs(plan: Plan) -> Counter[str]:
+    """Return the use of Compute Engine's regional quotas by all VMs of the job together, by metric."""
+    needs: Counter[str] = Counter()
+    for group in plan.groups:
+        if group.tpu:
+            continue
+        needs["INSTANCES"] += group.count
+        needs[_cpu_metric(group)] += group.count * vcpus(group.machine_type)
+        if group.accelerator:
+            needs[_gpu_metric(group)] += group.count * group.accelerator.count
+        if group.boot_disk_type == "pd-ssd":
+            needs["SSD_TOTAL_GB"] += group.count * group.boot_disk_gib
+    return needs
+
+
+def _cpu_metric(group: TaskGroup) -> str:
+    series = group.machine_type.partition("-")[0]
+    return "CPUS" if series in _SHARED_QUOTA else f"{series.upper()}_CPUS"
+
+
+def _gpu_metric(group: TaskGroup) -> str:
+    """Return the quota metric of a GPU: `NVIDIA_T4_GPUS` for `nvidia-tesla-t4`. Spot VMs use the preemptible quota."""
+    name = (group.accelerator.type if group.accelerator else "").removeprefix("nvidia-").removeprefix("tesla-")
+    metric = f"NVIDIA_{name.upper().replace('-', '_')}_GPUS"
+    return f"PREEMPTIBLE_{metric}" if group.spot else metric
+
+
+def _machines(plan: Plan) -> str:
+    """Return the machines of the job in words: `1 x n1-standard-4, 2 x n1-standard-8`."""
+    return ", ".join(f"{group.count} x {group.tpu.type if group.tpu else group.machine_type}" for group in plan.groups)

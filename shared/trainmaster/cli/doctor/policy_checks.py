@@ -1,0 +1,175 @@
+"""Checks of organisation policies: which ones block the installation or its jobs, and how to lift each of them.
+
+Source: "Organization policy constraints" of the Resource Manager documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
+from trainmaster.gcp.inspection import Inspection, InspectionError
+from trainmaster.gcp.policies import Policy
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
+
+SERVICES: Final = (
+    "aiplatform",
+    "artifactregistry",
+    "cloudbuild",
+    "cloudfunctions",
+    "cloudresourcemanager",
+    "cloudscheduler",
+    "compute",
+    "firestore",
+    "iam",
+    "logging",
+    "monitoring",
+    "pubsub",
+    "run",
+    "secretmanager",
+    "storage",
+    "tpu",
+)
+"""APIs that infra/ enables and the installation needs. Those of the budget and of these checks may be missing."""
+_WITHOUT_CUSTOMER_KEYS: Final = ("artifactregistry", "compute", "firestore", "logging", "pubsub", "storage")
+"""APIs whose resources in infra/ are encrypted with Google's keys, not with customer-managed ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where Trainmaster is, or will be, installed."""
+
+    project: str
+    region: str | None
+    """None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One constraint and the value that it must allow."""
+
+    constraint: str
+    refused: Callable[[Policy, Place], str]
+    """Returns what the policy refuses; empty: nothing."""
+    alternative: str = ""
+    """What to do instead of lifting the policy."""
+    some_jobs_only: bool = False
+    """Whether the installation and most jobs work under the policy."""
+    only_at_installation: bool = False
+
+
+def _when_enforced(text: str) -> Callable[[Policy, Place], str]:
+    return lambda policy, _: text if policy.is_enforced else ""
+
+
+def _each_allowed(what: str, *names: tuple[str, ...]) -> Callable[[Policy, Place], str]:
+    """Return a function that returns what the policy does not allow, after the words `what`.
+
+    Each item of `names` has the alternative names of one value.
+    """
+
+    def refused(policy: Policy, _: Place) -> str:
+        missing = [name for name, *others in names if not policy.allows(name, *others)]
+        return f"{what} {', '.join(missing)}" if missing else ""
+
+    return refused
+
+
+def _image_projects() -> list[tuple[str, ...]]:
+    images = (image for runtime in RUNTIMES.values() for image in (runtime.image,) if image)
+    return [(name,) for name in sorted({"/".join(image.split("/")[:2]) for image in images})]
+
+
+def _location(policy: Policy, place: Place) -> str:
+    if place.region is None:
+        return ""
+    continent = place.region.partition("-")[0]
+    groups = (f"in:{place.region}-locations", f"in:{continent}-locations")
+    names = (place.region, *groups, *(["in:eu-locations"] if continent == "europe" else []))
+    return "" if policy.allows(*names) else f"resources in {place.region}"
+
+
+def _nat(policy: Policy, place: Place) -> str:
+    return "" if policy.allows(f"under:projects/{place.project}") else "Cloud NAT"
+
+
+RULES: Final = (
+    Rule(
+        "run.managed.requireInvokerIam",
+        _when_enforced("turning off Cloud Run's check of the function api, which Google's clients cannot pass"),
+        'set `api_access = "none"` in infra/ if only clients with identity tokens call the API',
+    ),
+    Rule(
+        "cloudfunctions.allowedIngressSettings",
+        _each_allowed("functions with the ingress", ("ALLOW_ALL",), ("ALLOW_INTERNAL_ONLY",)),
+    ),
+    Rule("run.allowedIngress", _each_allowed("services with the ingress", ("all",), ("internal",))),
+    Rule("gcp.resourceLocations", _location, "choose another region"),
+    Rule(
+        "gcp.restrictServiceUsage",
+        _each_allowed("the use of", *((f"{name}.googleapis.com",) for name in SERVICES)),
+    ),
+    Rule(
+        "gcp.restrictNonCmekServices",
+        _each_allowed(
+            "resources without a customer-managed key in",
+            *((f"{name}.googleapis.com",) for name in _WITHOUT_CUSTOMER_KEYS),
+        ),
+    ),
+    Rule("compute.restrictNonConfidentialComputing", _each_allowed("ordinary VMs of", ("compute.googleapis.com",))),
+    Rule(
+        "compute.trustedImageProjects",
+        _each_allowed("VMs with the images of", *_image_projects()),
+        "specify an image of your own in each job (`trainmaster.image`)",
+    ),
+    Rule("compute.restrictCloudNATUsage", _nat, "set `nat = false` in infra/; then VMs cannot install packages"),
+    Rule(
+        "compute.requireShieldedVm",
+        _when_enforced("VMs with GPUs, which are created without Secure Boot: the drivers of their images need that"),
+        some_jobs_only=True,
+    ),
+    Rule(
+        "iam.disableServiceAccountCreation",
+        _when_enforced("the service accounts that infra/ creates"),
+        only_at_installation=True,
+    ),
+)
+
+
+def check_policies(inspection: Inspection, region: str | None, *, before_install: bool) -> Iterator[Finding]:
+    """Check all constraints that can block the installation or its jobs."""
+    if inspection.endpoints.compute:
+        yield not_checked("organisation policies", "the local stack has none")
+        return
+    place = Place(inspection.project, region)
+    findings = []
+    for rule in RULES:
+        if rule.only_at_installation and not before_install:
+            continue
+        try:
+            policy = inspection.policy(rule.constraint)
+        except InspectionError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            reason = (
+                f"reading them is refused ({error}). Enable the API (gcloud services enable orgpolicy.googleapis.com "
+                f"--project {place.project}), and get roles/orgpolicy.policyViewer"
+            )
+            yield not_checked("organisation policies", reason)
+            return
+        if refused := rule.refused(policy, place):
+            findings.append(_finding(rule, refused, place))
+    yield from findings or [ok("organisation policies")]
+
+
+def _finding(rule: Rule, refused: str, place: Place) -> Finding:
+    lift = (
+        f"ask an administrator of the organisation (roles/orgpolicy.policyAdmin) to lift it for the project: "
+        f"`gcloud org-policies reset {rule.constraint} --project {place.project}`"
+    )
+    text = f"the organisation policy {rule.constraint} refuses {refused}"
+    fix = f"{lift}; or {rule.alternative}" if rule.alternative else lift
+    return limit(text, fix) if rule.some_jobs_only else problem(text, fix)

@@ -1,0 +1,95 @@
+"""Jobs, their replicas, trials and ledgers, as tables and lines on a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainmaster.cli.output import print_table, replica_state_word, say
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.tuning import Tuning
+
+
+def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], used: str) -> None:
+    """Print the fields of a job. `used`: what it has used until now, in words."""
+    for name, value in view.items():
+        if not isinstance(value, dict):
+            say(f"{name}: {value}")
+    if "labels" in view:
+        say(f"labels: {', '.join(f'{key}={value}' for key, value in view['labels'].items())}")
+    say(f"submitted: {extension['submitted']}")
+    say(f"{'used' if job.state.is_terminal else 'used so far'}: {used}")
+    if "console" in extension:
+        say(f"console: {extension['console']}")
+    say(f"attempt: {extension['attempt']}   zone: {extension['zone']}   runtime: {extension['runtime']}")
+    for name, budget in extension["budgets"].items():
+        say(f"{name}: {budget['used']} of {budget['limit']}")
+    for entry in extension.get("substitutions", ()):
+        if entry["requested"] == entry["replacement"]:
+            say(f"note on {entry['field']}: {entry['requested']} ({entry['reason']})")
+        else:
+            say(f"substituted {entry['field']}: {entry['requested']} -> {entry['replacement']} ({entry['reason']})")
+
+
+def print_replicas(replicas: list[dict[str, Any]], *, job_has_ended: bool) -> None:
+    """Print a table of the replicas, as the API shows them."""
+    print_table(
+        ["replica", "state", "incarnation", "vm", "vm generation", "restarts", "replaced", "collateral"],
+        [
+            [
+                f"{replica['taskType']} {replica['taskIndex']}",
+                replica_state_word(replica["state"], job_has_ended=job_has_ended),
+                str(replica["incarnation"]),
+                replica["vm"],
+                str(replica["vmGeneration"]),
+                f"{replica['restarts']['used']} of {replica['restarts']['limit']}",
+                str(replica["replaced"]),
+                str(replica["collateral"]),
+            ]
+            for replica in replicas
+        ],
+    )
+
+
+def print_trials(tuning: Tuning) -> None:
+    """Print a table of the trials, the best first."""
+    print_table(
+        ["trial", "state", tuning.metric_tag, "step", *(parameter.name for parameter in tuning.parameters)],
+        [
+            [
+                str(trial.number),
+                trial.state,
+                f"{trial.latest.value:g}" if trial.latest else "",
+                str(trial.latest.step) if trial.latest else "",
+                *trial.values,
+            ]
+            for trial in tuning.best_first()
+        ],
+    )
+
+
+def entry_row(entry: LedgerEntry) -> list[str]:
+    """Return a ledger entry as a row of a table."""
+    decision = entry.decision
+    return [
+        entry.at.strftime("%H:%M:%S.%f")[:-3],
+        entry.key,
+        str(int(decision.rule)),
+        decision.action.kind,
+        decision.text,
+    ]
+
+
+def entry_json(entry: LedgerEntry) -> dict[str, Any]:
+    """Return a ledger entry as JSON."""
+    return {
+        "at": entry.at.isoformat(),
+        "event": entry.key,
+        "rule": int(entry.decision.rule),
+        "decision": entry.decision.action.kind,
+        "reason": entry.decision.reason.value,
+        "text": entry.decision.text,
+        "effects": list(entry.effects),
+        "doneAt": entry.done_at and entry.done_at.isoformat(),
+        "notifiedAt": entry.notified_at and entry.notified_at.isoformat(),
+    }

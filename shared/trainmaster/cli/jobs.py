@@ -1,0 +1,165 @@
+"""`trainmaster jobs …`: list, describe, wait for and cancel jobs, from the stored state."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from trainmaster.cli.idle_gpus import idle_gpus_of
+from trainmaster.cli.installation import open_store
+from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
+from trainmaster.cli.options import JobId, OutputFormat
+from trainmaster.cli.output import Format, complain, print_json, print_table, say
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.reporting.history import read_history
+from trainmaster.cost.report import CostReport, CostSources, cost_report
+from trainmaster.errors import PermanentError
+from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.ports import JobPosition, Store
+from trainmaster.presentation.console_link import console_link
+from trainmaster.presentation.job_view import display_name, job_view, timestamp
+from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
+from trainmaster.presentation.ml_units import Usage, usage
+from trainmaster.settings import settings
+
+app = typer.Typer(help="List, describe, wait for, cancel and explain jobs.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_jobs(
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Largest number of jobs to list.")] = 20,
+    after: Annotated[str | None, typer.Option(help="List the jobs older than this one.", metavar="JOB")] = None,
+    state: Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """List jobs, the newest first."""
+    store = open_store()
+    start = find_job(store, after).job if after else None
+    position = JobPosition(start.created_at, start.job_id) if start else None
+    jobs = recent_jobs(store, limit + 1, position, states=tuple(state or ()))
+    has_more, jobs = len(jobs) > limit, jobs[:limit]
+    if form is Format.JSON:
+        print_json([job_view(job, project=settings().project) for job in jobs])
+    else:
+        print_table(
+            ["job_id", "name", "status", "created"],
+            [[job.job_id, display_name(job), job.state, timestamp(job.created_at)] for job in jobs],
+        )
+    if has_more:
+        complain(f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`.")
+
+
+@app.command()
+def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
+    """Show a job as the API shows it, with its replicas and what was substituted."""
+    store = open_store()
+    state = find_job(store, job_id)
+    report = read_report(store, job_id)
+    view = _view(state, report)
+    if form is Format.JSON:
+        print_json(view)
+        return
+    extension = view.pop(EXTENSION)
+    print_summary(state.job, view, extension, _usage_of(state.job).words)
+    for line in report_lines(report) if report else ():
+        say(line)
+    if idle := idle_gpus_of(state.job):
+        say(f"GPUs: {idle}")
+    if state.job.tuning is not None:
+        print_trials(state.job.tuning)
+    else:
+        print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
+
+
+def recent_jobs(
+    store: Store, limit: int, position: JobPosition | None = None, *, states: tuple[JobState, ...] = ()
+) -> list[Job]:
+    """Return the newest jobs after `position` first, without trials: they are shown with their tuning job.
+
+    `states`: only jobs in one of them; empty: all.
+    """
+    jobs: list[Job] = []
+    while len(jobs) < limit:
+        page = store.recent_jobs(limit, position)
+        jobs += [job for job in page if job.trial_of is None and (not states or job.state in states)]
+        if len(page) < limit:
+            break
+        position = JobPosition(page[-1].created_at, page[-1].job_id)
+    return jobs[:limit]
+
+
+@app.command("wait")
+def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
+    """Wait until a job has ended. The exit status is 0 only if it SUCCEEDED."""
+    from trainmaster.cli.wait import exit_status, wait
+
+    store = open_store()
+    state = wait(job_id, store)
+    report = read_report(store, job_id)
+    if form is Format.JSON:
+        print_json(_view(state, report))
+    else:
+        say(f"{job_id}: {state.job.state}" + (f": {state.job.error_message}" if state.job.error_message else ""))
+        if report is not None and report.goodput.paid_s:
+            say(final_sentence(report))
+    raise typer.Exit(exit_status(state))
+
+
+@app.command()
+def cancel(job_id: JobId) -> None:
+    """Cancel a job and delete its VMs. A job that has ended stays as it is, which is not an error."""
+    store = open_store()
+    find_job(store, job_id)
+    from trainmaster.flows.user_requests import cancel_job
+    from trainmaster.wiring.core_services import deps
+
+    cancel_job(job_id, getpass.getuser(), deps())
+    say(f"{job_id}: {find_job(store, job_id).job.state}")
+
+
+@app.command()
+def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
+    """Show every event of a job in the order of its commits, with the decision and its rule."""
+    store = open_store()
+    find_job(store, job_id)
+    entries = store.ledger(job_id)
+    if form is Format.JSON:
+        print_json([entry_json(entry) for entry in entries])
+    else:
+        print_table(["at", "event", "rule", "decision", "why"], [entry_row(entry) for entry in entries])
+
+
+def find_job(store: Store, job_id: str) -> State:
+    """Return the job and the replicas of its current attempt. Raises PermanentError if there is no such job."""
+    loaded = store.load_attempt(job_id)
+    if loaded is None:
+        raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
+    return loaded.state
+
+
+def _view(state: State, report: CostReport | None) -> dict[str, Any]:
+    view = job_view(state.job, state.replicas, settings().project, _usage_of(state.job))
+    if report is not None:
+        view[EXTENSION] |= report_view(report)
+    if link := console_link(settings().console_address, state.job.job_id):
+        view[EXTENSION]["console"] = link
+    return view
+
+
+def read_report(store: Store, job_id: str) -> CostReport | None:
+    """Return machine time and cost until now; None for a tuning job, or if the job's history has expired."""
+    from trainmaster.wiring.price_list import price_list
+    from trainmaster.wiring.prices import checkpoint_times
+
+    entries = store.ledger(job_id)
+    history = read_history(entries)
+    sources = CostSources(price_list, checkpoint_times())
+    return cost_report(history, entries, datetime.now(UTC), sources) if history else None
+
+
+def _usage_of(job: Job) -> Usage:
+    """Return what the job has used until now."""
+    return usage(job, datetime.now(UTC), settings().ml_unit_price)

@@ -1,0 +1,51 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated, Final
+
+import typer
+
+from trainmaster.cli.installation import open_store
+from trainmaster.cli.output import Format
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.errors import PermanentError
+
+UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def complete_job_id(incomplete: str) -> list[str]:
+    """Return job ids for the shell's completion. Never raises: the shell would show the error."""
+    with contextlib.suppress(Exception):
+        return [job.job_id for job in open_store().recent_jobs(100) if job.job_id.startswith(incomplete)]
+    return []
+
+
+JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=complete_job_id)]
+OutputFormat = Annotated[Format, typer.Option("--format", help="Output format.")]
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of `90m`, `2h`, `1.5d`, or of a plain number of seconds. Raises typer.BadParameter."""
+    unit_s = UNITS_S.get(text[-1:])
+    try:
+        value = float(text[:-1]) * unit_s if unit_s else float(text)
+    except ValueError:
+        value = 0.0
+    if value <= 0:
+        raise typer.BadParameter(f"{text!r} is not a duration. Examples: 90m, 2h, 1.5d")
+    return value
+
+
+def parse_replica(text: str, state: State) -> ReplicaId:
+    """Return the replica of `worker-1` or `worker 1`. Raises PermanentError if the job has no such replica."""
+    try:
+        replica_id = ReplicaId.parse(text.replace(" ", "-"))
+    except ValueError:
+        replica_id = None
+    if replica_id not in state.job.plan.replica_ids:
+        known = ", ".join(str(known_id) for known_id in state.job.plan.replica_ids[:20])
+        raise PermanentError(f"{state.job.job_id} has no replica {text}. Its replicas: {known}")
+    return replica_id

@@ -1,0 +1,101 @@
+"""Builds and uploads packages to Cloud Storage, as `gcloud ai-platform jobs submit training` does.
+
+    --package-path DIR ──► sdist of DIR's parent ──┐
+    --packages a.whl,gs://…  ──────────────────────┴──► gs://BUCKET/…/SHA256/NAME#GENERATION ──► packageUris
+
+SHA256 is that of all files.
+
+The generation is that of the upload: the job installs this content even if the object is replaced before the job is
+accepted.
+Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from trainmaster.core.model.package_uri import with_generation
+from trainmaster.errors import PermanentError
+from trainmaster.ports import Objects
+
+GS: Final = "gs://"
+SETUP: Final = """from setuptools import find_packages, setup
+
+setup(name={name!r}, packages=find_packages(include=[{name!r}, {name!r} + ".*"]))
+"""
+IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.egg-info")
+
+
+def build(package_path: Path, out_dir: Path) -> list[Path]:
+    """Build a source distribution with the setup.py of the package's parent folder, or one for the package alone.
+
+    Writes nothing to the sources' folder. Return the files in `out_dir`. Raises PermanentError with setuptools' output.
+    """
+    package = package_path.resolve()
+    if not (package / "__init__.py").is_file():
+        raise PermanentError(f"[{package}] is not a Python package: it has no __init__.py. Add an empty __init__.py")
+    with tempfile.TemporaryDirectory() as scratch:
+        root = package.parent
+        if not (root / "setup.py").is_file():
+            root = Path(scratch, "root")
+            shutil.copytree(package, root / package.name, ignore=IGNORED)
+            (root / "setup.py").write_text(SETUP.format(name=package.name), encoding="utf-8")
+        eggs = Path(scratch, "eggs")
+        eggs.mkdir()
+        command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(eggs)]
+        command += ["sdist", "--formats=gztar", "--dist-dir", str(out_dir)]
+        result = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise PermanentError(f"setuptools could not package {package}:\n{result.stderr.strip()}")
+    return sorted(out_dir.glob("*.tar.gz"))
+
+
+def folder_for(job_id: str, staging_bucket: str | None, job_dir: str | None, default_bucket: str) -> str:
+    """Return the folder for a job's packages, without the hash.
+
+    It is where gcloud puts them, or else a folder in the installation's bucket. Raises PermanentError if there is none.
+    """
+    if staging_bucket:
+        return f"{_gs_uri(staging_bucket)}/{job_id}"
+    if job_dir:
+        return f"{job_dir.rstrip('/')}/packages"
+    if default_bucket:
+        return f"{GS}{default_bucket}/packages/{job_id}"
+    raise PermanentError(
+        "no bucket to upload local packages to: give --staging-bucket or --job-dir, or set TRAINMASTER_BUCKET"
+    )
+
+
+def stage(packages: Sequence[str], package_path: Path | None, folder: str, objects: Objects) -> list[str]:
+    """Upload the local packages, and return the URIs of all in the order of their installation.
+
+    The URIs of uploaded packages have a generation. The order is: packages that are in Cloud Storage, local files, the
+    package at `package_path`.
+    """
+    remote = [package for package in packages if package.startswith(GS)]
+    with tempfile.TemporaryDirectory() as scratch:
+        files = [Path(package) for package in packages if not package.startswith(GS)]
+        if missing := [str(file) for file in files if not file.is_file()]:
+            raise PermanentError(f"--packages: there is no file {', '.join(missing)}")
+        files += build(package_path, Path(scratch)) if package_path else []
+        names = [file.name for file in files]
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise PermanentError(f"Cannot upload multiple packages with the same filename: [{', '.join(duplicates)}]")
+        contents = [file.read_bytes() for file in files]
+        digest = hashlib.sha256(b"".join(contents)).hexdigest()
+        staged = []
+        for name, content in zip(names, contents, strict=True):
+            uri = f"{folder}/{digest}/{name}"
+            staged.append(with_generation(uri, objects.write(uri, content, content_type="application/gzip")))
+    return [*remote, *staged]
+
+
+def _gs_uri(bucket: str) -> str:
+    return GS + bucket.removeprefix(GS).rstrip("/")

@@ -1,0 +1,111 @@
+"""`trainmaster prices …`: fetch Google's list prices, and show what machines cost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Final
+
+import typer
+
+from trainmaster.cli.installation import choose_installation
+from trainmaster.cli.options import OutputFormat
+from trainmaster.cli.output import Format, complain, print_json, print_table, say
+from trainmaster.core.model.plan import Accelerator
+from trainmaster.cost.machine_price import sum_of_parts, vm_parts
+from trainmaster.cost.price_list import PriceList, make_price_file, write_price_list
+from trainmaster.cost.sku import Unknown
+from trainmaster.cost.sku_resources import HOUR, RESOURCES, Pricing, Resource
+from trainmaster.errors import PermanentError
+from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_NAMES, N1_MACHINES
+from trainmaster.presentation.cost_view import money_words
+
+app = typer.Typer(help="Fetch Google's list prices, and show what machines cost.", no_args_is_help=True)
+
+DEFAULT_REGION: Final = "us-central1"
+
+
+@app.command()
+def update(
+    currency: Annotated[str, typer.Option(help="Currency of the prices: USD, EUR and others.")] = "USD",
+    api_key: Annotated[
+        str,
+        typer.Option(envvar="TRAINMASTER_BILLING_API_KEY", help="API key; without one, your credentials are used."),
+    ] = "",
+) -> None:
+    """Fetch the list prices of Compute Engine and Cloud TPU, and store them in the installation's bucket.
+
+    Needs the Cloud Billing API (cloudbilling.googleapis.com) in your project, and write access to the bucket.
+    """
+    choose_installation()
+    from trainmaster.gcp.price_catalogue import SERVICES
+    from trainmaster.wiring.objects import objects
+    from trainmaster.wiring.price_list import price_list_uri
+    from trainmaster.wiring.prices import price_catalogue
+
+    uri = price_list_uri()
+    catalogue = price_catalogue(api_key)
+    skus = [sku for service in SERVICES.values() for sku in catalogue.skus(service, currency.upper())]
+    catalogue.close()
+    file = make_price_file(skus, datetime.now(UTC), "Cloud Billing catalogue")
+    objects().write(uri, write_price_list(file), content_type="application/json")
+    resources = {entry.resource for entry in file.prices}
+    regions = {region for entry in file.prices for region in entry.regions}
+    say(f"{uri}: prices of {len(resources)} resources in {len(regions)} regions, in {file.currency}")
+    say(f"read {len(skus)} SKUs of {' and '.join(SERVICES)}")
+    for entry in file.prices:
+        if entry.amount is None:
+            complain(f"not known: {entry.pricing} {entry.resource} in {', '.join(entry.regions)}: {entry.reason}")
+
+
+@app.command("list")
+def list_prices(
+    machine_types: Annotated[
+        list[str] | None, typer.Argument(help="Machine types; without any, all that have a price.", metavar="MACHINE")
+    ] = None,
+    region: Annotated[str, typer.Option(help="Region of the machines.")] = DEFAULT_REGION,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Show what machine types and accelerators cost per hour, without boot disks."""
+    choose_installation()
+    from trainmaster.wiring.price_list import price_list
+
+    prices = price_list()
+    if isinstance(prices, Unknown):
+        raise PermanentError(f"prices are not known: {prices.reason}")
+    rows = [_row(name, region, prices) for name in machine_types or _names(prices, region)]
+    if form is Format.JSON:
+        print_json({"currency": prices.currency, "fetchedAt": prices.fetched_at.isoformat(), "region": region,
+                    "prices": rows})  # fmt: skip
+        return
+    say(f"list prices of {prices.fetched_at:%Y-%m-%d} in {region}, {prices.currency} per hour")
+    if prices.is_old(datetime.now(UTC)):
+        complain("The price list is old: run `trainmaster prices update`.")
+    print_table(["machine", "on demand", "spot", "note"], [list(row.values()) for row in rows])
+
+
+def _names(prices: PriceList, region: str) -> list[str]:
+    """Return the machine types and accelerators that have a price in the region."""
+    machines = [name for name in (*N1_MACHINES, *BUILT_IN_GPUS) if _row(name, region, prices)["onDemand"]]
+    accelerators = {name for name, place, _ in prices.prices if place == region and " " not in name}
+    return [*machines, *sorted(name for name in accelerators if not name.startswith(("pd-", "local-")))]
+
+
+def _row(name: str, region: str, prices: PriceList) -> dict[str, str]:
+    found = {pricing: _price(name, region, prices, pricing) for pricing in Pricing}
+    note = next((price.reason for price in found.values() if isinstance(price, Unknown)), "")
+    words = {
+        pricing: "" if isinstance(price, Unknown) else money_words(price, prices.currency, digits=4)
+        for pricing, price in found.items()
+    }
+    return {"machine": name, "onDemand": words[Pricing.ON_DEMAND], "spot": words[Pricing.SPOT], "note": note}
+
+
+def _price(name: str, region: str, prices: PriceList, pricing: Pricing) -> Decimal | Unknown:
+    accelerator = Resource(name, HOUR)
+    if accelerator in RESOURCES:
+        return prices.price(accelerator, region, pricing)
+    built_in = BUILT_IN_GPUS.get(name)
+    gpu = Accelerator(GPU_NAMES[built_in.type], built_in.count) if built_in else None
+    parts = vm_parts(name, gpu, pricing)
+    return parts if isinstance(parts, Unknown) else sum_of_parts(parts, region, prices)

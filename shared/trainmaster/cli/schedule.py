@@ -1,0 +1,228 @@
+"""`trainmaster schedule …`: submit a job file at fixed times, with Cloud Scheduler.
+
+Each run of the schedule publishes the job file to the topic `submit`. A `{time:FORMAT}` in its jobId becomes the
+publish time of the message (`trainmaster.flows.submit`), so that a message that is delivered twice creates one job.
+
+The submitter of a message is not known, so such a job cannot name a service account or another resource. With
+`--submit-as`, the schedule calls the API as that account instead, and the time is that of the schedule.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from trainmaster.cli.installation import choose_installation
+from trainmaster.cli.options import OutputFormat
+from trainmaster.cli.output import Format, print_json, print_table, say
+from trainmaster.cli.submit import check_document, read_job
+from trainmaster.core.intake.job_id_template import at_time, is_template
+from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.errors import PermanentError
+from trainmaster.flows.intake import check_allowed
+from trainmaster.jobspec import InvalidJob, accept
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.messaging import topics
+from trainmaster.settings import settings
+
+if TYPE_CHECKING:
+    from trainmaster.gcp.scheduler import CloudScheduler
+
+API_ENDPOINT: Final = "TRAINMASTER_API_ENDPOINT"
+"""Address of the function `api`, which `trainmaster local env` exports."""
+REGION: Final = "us-central1"
+
+
+class CreateByDefault(TyperGroup):
+    """Accepts `schedule NAME FILE --cron …` for `schedule create NAME FILE --cron …`, as earlier releases did."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        is_command = args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if is_command else ["create", *args])
+
+
+app = typer.Typer(
+    help="Submit job files at fixed times, with Cloud Scheduler.", no_args_is_help=True, cls=CreateByDefault
+)
+
+Name = Annotated[str, typer.Argument(help="Name of the schedule.", metavar="NAME")]
+Location = Annotated[str, typer.Option(help="Region of the schedule.")]
+
+
+@app.command()
+def create(
+    name: Annotated[
+        str, typer.Argument(help="Name of the schedule. Replaces an existing schedule of that name.", metavar="NAME")
+    ],
+    job_file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="Job file.")],
+    cron: Annotated[str, typer.Option(help="When to submit, as a cron expression: '0 3 * * *'.")],
+    location: Location = REGION,
+    time_zone: Annotated[str, typer.Option(help="Time zone of --cron. Times in job ids are UTC.")] = "Etc/UTC",
+    submit_as: Annotated[
+        str | None,
+        typer.Option(
+            help="Service account that submits the job through the API. A job that names a service account, network, "
+            "image, reservation, KMS key or secret needs one.",
+            metavar="ACCOUNT",
+        ),
+    ] = None,
+    api: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Address of the function api, for --submit-as. [default: ${API_ENDPOINT}, if it is set]",
+            metavar="URL",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the Cloud Scheduler job instead of creating it.")
+    ] = False,
+) -> None:
+    """Submit a job file at fixed times. Its jobId contains the time: nightly_{time:%Y%m%d_%H%M}."""
+    from trainmaster.gcp.scheduler import api_call, publication, scheduler_job
+
+    choose_installation()
+    api = api or (os.environ.get(API_ENDPOINT) if submit_as else None)
+    if (submit_as is None) is not (api is None):
+        raise PermanentError("--submit-as and --api belong together: give both or neither")
+    project = settings().project
+    document = read_template(job_file, is_published=submit_as is None)
+    data = json.dumps(document).encode()
+    if submit_as and api:
+        target = api_call(project, api, submit_as, data)
+    else:
+        target = publication(project, name, topics.SUBMIT, data)
+    body = scheduler_job(_parent(location), name, cron, time_zone, target)
+    if dry_run:
+        print_json(body)
+        return
+    with closing(_scheduler()) as scheduler:
+        is_new = scheduler.put(body)
+    say(f"{'created' if is_new else 'replaced'} {body['name']}: {cron} ({time_zone})")
+
+
+@app.command("list")
+def list_schedules(location: Location = REGION, form: OutputFormat = Format.TABLE) -> None:
+    """List the schedules of a region: those that submit jobs, and any others."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        schedules = scheduler.list_jobs(_parent(location))
+    if form is Format.JSON:
+        print_json(schedules)
+        return
+    print_table(
+        ["name", "cron", "time_zone", "state", "next", "last", "result"],
+        [
+            [
+                job["name"].rpartition("/")[2],
+                job.get("schedule", ""),
+                job.get("timeZone", ""),
+                job.get("state", ""),
+                job.get("scheduleTime", "") if job.get("state") == "ENABLED" else "",
+                job.get("lastAttemptTime", ""),
+                _result(job),
+            ]
+            for job in schedules
+        ],
+    )
+
+
+def _result(job: dict[str, Any]) -> str:
+    """Return how the last attempt ended; empty before the first one."""
+    if "lastAttemptTime" not in job:
+        return ""
+    status = job.get("status") or {}
+    return f"error {status['code']}: {status.get('message', '')}".rstrip(": ") if status.get("code") else "ok"
+
+
+@app.command()
+def run(name: Name, location: Location = REGION) -> None:
+    """Submit the job file now, once. The schedule does not change."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        scheduler.run(_resource(name, location))
+    say(f"{name}: started")
+
+
+@app.command()
+def pause(name: Name, location: Location = REGION) -> None:
+    """Submit nothing until the schedule is resumed. The times that pass meanwhile are left out."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        scheduler.pause(_resource(name, location))
+    say(f"{name}: paused")
+
+
+@app.command()
+def resume(name: Name, location: Location = REGION) -> None:
+    """Continue a paused schedule with its next time."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        scheduler.resume(_resource(name, location))
+    say(f"{name}: resumed")
+
+
+@app.command()
+def delete(name: Name, location: Location = REGION) -> None:
+    """Delete a schedule. Jobs that it has submitted continue."""
+    choose_installation()
+    with closing(_scheduler()) as scheduler:
+        scheduler.delete(_resource(name, location))
+    say(f"{name}: deleted")
+
+
+def _scheduler() -> CloudScheduler:
+    from trainmaster.gcp.scheduler import CloudScheduler
+
+    endpoint = settings().scheduler_endpoint
+    if os.environ.get("PUBSUB_EMULATOR_HOST") and not endpoint:
+        raise PermanentError(
+            "this local stack has no Cloud Scheduler: start it with its functions. --dry-run prints the job"
+        )
+    return CloudScheduler(endpoint)
+
+
+def _parent(location: str) -> str:
+    return f"projects/{settings().project}/locations/{location}"
+
+
+def _resource(name: str, location: str) -> str:
+    return f"{_parent(location)}/jobs/{name}"
+
+
+def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
+    """Read the job file, and check it as if it were submitted now. Raises PermanentError with every problem."""
+    _, document = read_job(str(job_file), None)
+    job_id = str(document.pop("job_id", None) or document.get("jobId") or f"{job_file.stem}_{{time:%Y%m%d_%H%M}}")
+    if not is_template(job_id):
+        example = f"{job_id}_{{time:%Y%m%d_%H%M}}"
+        raise PermanentError(f"jobId: {job_id!r} can be used only once. Add the time to it, for example {example}")
+    submitted = {**document, "jobId": at_time(job_id, datetime.now(UTC))}
+    check_document(submitted)
+    if is_published:
+        _check_resources(submitted)
+    elif detect_kind(submitted) is not AI_PLATFORM:
+        raise PermanentError(
+            "--submit-as needs a job file with trainingInput. In Vertex AI's format, the API numbers the jobs, so that "
+            "a repeated call would create another job"
+        )
+    return {**document, "jobId": job_id}
+
+
+def _check_resources(document: dict[str, object]) -> None:
+    """Raise PermanentError for resources that a published job may not name."""
+    values = settings()
+    try:
+        check_allowed(accept(document, default_job_id=None), AllowedResources(values.project, values.allowed_resources))
+    except InvalidJob as invalid:
+        problems = "".join(f"\n  {problem.field}: {problem.problem}" for problem in invalid.problems)
+        raise PermanentError(
+            f"the schedule would publish a job whose submitter is not known. Let an account submit it through the API, "
+            f"with --submit-as ACCOUNT --api URL:{problems}"
+        ) from None

@@ -1,0 +1,89 @@
+"""`trainmaster simulate JOB.yaml`: forecast what happens to a job whose VMs are preempted, before it costs anything.
+
+Runs the real rules and flows in virtual time, with models of the VMs and of the training (see `trainmaster.simulator`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from trainmaster.cli.options import OutputFormat, parse_duration
+from trainmaster.cli.output import Format, print_json, print_table, say
+from trainmaster.errors import PermanentError
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, accept, read_document
+
+if TYPE_CHECKING:
+    from trainmaster.simulator.forecast import Forecast
+
+DEFAULT_JOB_ID: Final = "simulated"
+
+
+def simulate(
+    job_file: Annotated[Path, typer.Argument(help="Job file.", metavar="FILE", exists=True, dir_okay=False)],
+    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="Number of simulated runs.")] = 200,
+    preemptions_per_hour: Annotated[float, typer.Option(min=0.0, max=60.0, help="Preemptions of each VM.")] = 0.05,
+    duration: Annotated[str, typer.Option(help="Training time without preemptions: 90m, 6h, 2d.")] = "6h",
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0.0, help="Minutes between checkpoints; 0 means that no work is ever lost.")
+    ] = 10.0,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Forecast a job under preemptions: how it ends, how long it takes, how much work is lost.
+
+    Runs the job many times in virtual time. Nothing is submitted, and no project is needed.
+    """
+    from trainmaster.simulator import forecast
+    from trainmaster.simulator.scenarios.scenario import HistoryError
+
+    logging.disable()
+    spec, message = _accept(job_file)
+    assumptions = forecast.Assumptions(preemptions_per_hour, parse_duration(duration), checkpoint_every * 60)
+    scenario = forecast.forecast_scenario(spec, message, assumptions)
+    try:
+        result = forecast.summarize(forecast.run_histories(scenario, seeds))
+    except HistoryError as error:
+        raise PermanentError(
+            f"the simulation found a bug in Trainmaster; please report this output:\n{error}"
+        ) from None
+    if form is Format.JSON:
+        print_json(asdict(result))
+    else:
+        _print_forecast(result, spec, preemptions_per_hour)
+
+
+def _print_forecast(forecast: Forecast, spec: AcceptedSpec, preemptions_per_hour: float) -> None:
+    vms = sum(group.count for group in spec.plan.groups)
+    say(
+        f"{forecast.histories} simulated runs of {spec.job_id}: {vms} VMs, each preempted "
+        f"{preemptions_per_hour:g} times per hour"
+    )
+    for state, count in forecast.states.items():
+        say(f"{state}: {count / forecast.histories:.1%}")
+    for message, count in forecast.messages.items():
+        say(f"{count} x {message.splitlines()[0]}")
+    rows = (
+        ("hours until the end", forecast.wall_h),
+        ("VM-hours", forecast.vm_h),
+        ("hours of training lost", forecast.lost_h),
+        ("restarts of programs", forecast.restarts),
+        ("VMs replaced", forecast.replacements),
+        ("reruns of the job", forecast.reruns),
+    )
+    print_table(["", "p50", "p90"], [[name, f"{value.p50:.2f}", f"{value.p90:.2f}"] for name, value in rows])
+
+
+def _accept(job_file: Path) -> tuple[AcceptedSpec, bytes]:
+    """Return the spec, and the message that would submit it. Raises PermanentError if the file is invalid."""
+    try:
+        document = dict(read_document(job_file.read_bytes(), job_file.name))
+        spec = accept(document, default_job_id=DEFAULT_JOB_ID)
+    except InvalidJob as invalid:
+        raise PermanentError(str(invalid)) from None
+    document.pop("job_id", None)
+    return spec, json.dumps({**document, "jobId": spec.job_id}).encode()

@@ -1,0 +1,112 @@
+"""A shell on an emulated VM: a process with the VM's environment, mounts, directory and user.
+
+It ends with the VM, as a connection to a real one does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from trainmaster.cli.ssh.target import Target
+from trainmaster.errors import PermanentError
+
+CONNECTION_LOST: Final = 255
+"""Exit status of ssh if the connection ends."""
+SIGNALLED: Final = 128
+"""A shell adds the number of the signal that ended a program."""
+KILL_AFTER_S: Final = 2.0
+
+
+def run(target: Target, command: str) -> int:
+    """Run a line of shell, or an interactive shell for an empty one, and return its exit status.
+
+    Standard input, output and the terminal are those of this process. Raises PermanentError if the VM does not run.
+    """
+    pid = _init_of(target)
+    try:
+        vm = os.pidfd_open(pid)
+        environment, folder, owner = (
+            _environment(pid),
+            str(Path(f"/proc/{pid}/cwd").readlink()),
+            Path(f"/proc/{pid}").stat(),
+        )
+    except OSError:
+        raise PermanentError(f"{target.vm} has just ended") from None
+    try:
+        words = ["bash", "-c", command] if command else ["bash"]
+        enter = _enter_command(pid, folder, owner.st_uid, owner.st_gid)
+        return _run_until_vm_ends([*enter, *words], environment, folder, vm)
+    finally:
+        os.close(vm)
+
+
+def _init_of(target: Target) -> int:
+    """Return the process id of the VM's first process."""
+    from trainmaster.cli.installation import LOCAL_EXTRA_MISSING
+
+    try:
+        from trainmaster_emulators.services.fault_client import FaultClient
+        from trainmaster_emulators.stack import stack, state
+    except ModuleNotFoundError:
+        raise PermanentError(LOCAL_EXTRA_MISSING) from None
+    return int(FaultClient(stack.find(state.resolve_state_dir(None))).processes(target.vm, target.host)["init"])
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """Return the environment of the VM, with this terminal's type."""
+    entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="surrogateescape").split("\0")
+    variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+    return {**variables, **{name: os.environ[name] for name in ("TERM", "COLORTERM") if name in os.environ}}
+
+
+def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
+    """Return the command prefix that enters the VM's mount namespace as the VM's user.
+
+    It is empty if namespace and user are those of this process.
+    """
+    other_user = [f"--setuid={uid}", f"--setgid={gid}"] if uid != os.geteuid() else []
+    own_mounts = Path(f"/proc/{pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+    if not other_user and not own_mounts:
+        return []
+    program = shutil.which("nsenter")
+    if program is None:
+        raise PermanentError("nsenter, which enters the file system of the VM, is not installed: install util-linux")
+    return [program, f"--target={pid}", "--mount", f"--wd={folder}", *other_user, "--"]
+
+
+def _run_until_vm_ends(words: Sequence[str], environment: Mapping[str, str], folder: str, vm: int) -> int:
+    """Run a program in the foreground. `vm` is the process of the VM: the program ends with it."""
+    program = subprocess.Popen(words, env=environment, cwd=folder)
+    is_lost = threading.Event()
+    watcher = threading.Thread(target=_end_with_vm, args=(program, vm, is_lost), daemon=True)
+    watcher.start()
+    while True:
+        with suppress(KeyboardInterrupt):  # the terminal sends Ctrl-C to the program, too, which decides what it means
+            status = program.wait()
+            break
+    if is_lost.is_set():
+        return CONNECTION_LOST
+    return SIGNALLED - status if status < 0 else status
+
+
+def _end_with_vm(program: subprocess.Popen[bytes], vm: int, is_lost: threading.Event) -> None:
+    ended = select.poll()
+    ended.register(vm, select.POLLIN)
+    while program.poll() is None:
+        if not ended.poll(500):
+            continue
+        is_lost.set()
+        program.terminate()
+        try:
+            program.wait(KILL_AFTER_S)
+        except subprocess.TimeoutExpired:
+            program.kill()
+        return

@@ -1,0 +1,132 @@
+"""Wait for the end of a job: with a live table at a terminal, elsewhere with a line for each change."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from trainmaster.cli.output import complain, literal_text, replica_state_word
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.tuning import Tuning
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.ports import Store
+from trainmaster.presentation.ml_units import usage
+from trainmaster.presentation.price import Price
+from trainmaster.settings import settings
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+POLL_S: Final = 1.0
+FAILED: Final = 1
+BEST_TRIALS_SHOWN: Final = 10
+
+
+def wait(job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> State:
+    """Wait until the job has ended, and return its state.
+
+    Shows the progress on standard error: standard output is for the result. Retries transient errors. Raises
+    PermanentError if there is no such job.
+    """
+    with _progress_display() as show:
+        while True:
+            try:
+                loaded = store.load_attempt(job_id)
+            except TemporaryError as error:
+                complain(f"retrying: {error}")
+                sleep(POLL_S)
+                continue
+            if loaded is None:
+                raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
+            show(loaded.state)
+            if loaded.state.job.state.is_terminal:
+                return loaded.state
+            sleep(POLL_S)
+
+
+def exit_status(state: State) -> int:
+    """Return 0 if the job SUCCEEDED, otherwise 1, as gcloud does."""
+    return 0 if state.job.state is JobState.SUCCEEDED else FAILED
+
+
+@contextmanager
+def _progress_display() -> Iterator[Callable[[State], None]]:
+    if not sys.stderr.isatty():
+        yield _LineDisplay().show
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    price = settings().ml_unit_price
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        yield lambda state: live.update(job_table(state, datetime.now(UTC), price), refresh=True)
+
+
+class _LineDisplay:
+    """Prints a line whenever the state of the job, a replica or a trial changes, or a trial reports its metric."""
+
+    def __init__(self) -> None:
+        self._job_state = ""
+        self._replicas: dict[str, str] = {}
+        self._trials: dict[int, str] = {}
+
+    def show(self, state: State) -> None:
+        if state.job.state != self._job_state:
+            self._job_state = state.job.state
+            complain(f"{state.job.job_id}: {state.job.state}")
+        for trial in state.job.tuning.trials if state.job.tuning else ():
+            latest = trial.latest
+            word = trial.state + (f", {latest.value:g} at step {latest.step}" if latest else "")
+            if self._trials.get(trial.number) != word:
+                self._trials[trial.number] = word
+                complain(f"  trial {trial.number}: {word}")
+        for replica in state.replicas:
+            word = f"{replica.state}" + (f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else "")
+            if self._replicas.get(replica.key) != word and not state.job.state.is_terminal:
+                self._replicas[replica.key] = word
+                complain(f"  {replica.replica_id.words}: {word}")
+
+
+def job_table(state: State, now: datetime, ml_unit_price: Price | None = None) -> Group:
+    """Return a title with the job's state, age and usage, over a table of its replicas or trials."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    job = state.job
+    age = (job.ended_at or now) - job.created_at
+    hours, seconds = divmod(int(age.total_seconds()), 3600)
+    title = f"{job.job_id}  {job.state}  {hours}:{seconds // 60:02d}:{seconds % 60:02d}"
+    title += f"  attempt {job.attempt}" if job.attempt > 1 else ""
+    title += f"  {usage(job, now, ml_unit_price).words}" if job.started_at else ""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    if job.tuning is not None:
+        _add_trials(job.tuning, table)
+    else:
+        _add_replicas(state, table)
+    return Group(Text(title, style="bold"), table)
+
+
+def _add_trials(tuning: Tuning, table: Table) -> None:
+    """Add the best trials and the live ones: all of them may be a thousand."""
+    parameters = (parameter.name.upper() for parameter in tuning.parameters)
+    for column in ("TRIAL", "STATE", tuning.metric_tag.upper(), *parameters):
+        table.add_column(literal_text(column))
+    best = tuning.best_first()[:BEST_TRIALS_SHOWN]
+    for trial in (*best, *(trial for trial in tuning.live if trial not in best)):
+        value = f"{trial.latest.value:g}" if trial.latest else ""
+        table.add_row(str(trial.number), trial.state, value, *map(literal_text, trial.values))
+
+
+def _add_replicas(state: State, table: Table) -> None:
+    for column in ("REPLICA", "STATE", "INCARNATION", "RESTARTS", "REPLACED", "COLLATERAL"):
+        table.add_column(column)
+    for replica in state.replicas:
+        counts = (replica.incarnation, replica.restarts_used, replica.replaced, replica.collateral)
+        word = replica_state_word(replica.state, job_has_ended=state.job.state.is_terminal)
+        table.add_row(replica.replica_id.words, word, *map(str, counts))

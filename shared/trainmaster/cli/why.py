@@ -1,0 +1,123 @@
+"""`trainmaster why` explains the decisions about a job; `trainmaster replay` checks them against the stored state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainmaster.cli.installation import admission_limits, open_store
+from trainmaster.cli.jobs import find_job
+from trainmaster.cli.options import JobId, parse_replica
+from trainmaster.cli.output import say
+from trainmaster.core.decisions import Rule
+from trainmaster.core.ledger import LedgerEntry, fold
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.reporting.explain import concerns, condense, differences, is_news, next_steps, rules_passed_over
+from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.rules.admission_queue import wait_of_job
+from trainmaster.core.rules.messages import summary
+from trainmaster.core.transitions.change import Effect
+from trainmaster.errors import PermanentError
+from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
+
+
+def why(
+    job_id: JobId,
+    replica: Annotated[str | None, typer.Argument(help="Only this replica: worker-1.", metavar="REPLICA")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Include ignored events, every capacity error, and rules that did not apply.")
+    ] = False,
+) -> None:
+    """Explain a job: what happened, which rule decided and why, and what comes next."""
+    store = open_store()
+    state = find_job(store, job_id)
+    replica_id = parse_replica(replica, state) if replica else None
+    ledger = store.ledger(job_id)
+    entries = [entry for entry in ledger if replica_id is None or concerns(entry, replica_id)]
+    if replica_id is None:
+        say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
+        if state.job.error_message:
+            say(f"{state.job.state}: {summary(state.job.error_message)}")
+    condensed = condense(entry for entry in entries if is_news(entry))
+    for entry, omitted in tuple((entry, 0) for entry in entries) if everything else condensed:
+        if omitted:
+            say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
+        _print_entry(entry, with_rules_passed_over=everything)
+    say("")
+    whole = f" `trainmaster jobs describe {job_id}` shows its error message." if state.job.error_message else ""
+    say(f"Now: {state.job.state}.{whole}")
+    replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
+    limits = admission_limits() if state.job.state is JobState.QUEUED else {}
+    wait = wait_of_job(state.job, store.live_jobs, limits)
+    for sentence in next_steps(state.job, replicas, ledger, wait):
+        say(f"Next: {sentence}")
+    if pending := store.pending_keys(job_id):
+        say(f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again every minute.")
+
+
+def replay(
+    job_id: JobId,
+    policy: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Exit policy: show what it would have decided."),
+    ] = None,
+) -> None:
+    """Rebuild a job's state from its ledger and compare it with the stored state. Exit status 1 if they differ."""
+    store = open_store()
+    state = find_job(store, job_id)
+    entries = store.ledger(job_id)
+    if policy is not None:
+        _compare_policy(entries, policy)
+        return
+    folded = fold(entries)
+    if folded != state:
+        for name, stored_value, folded_value in _differences(state, folded):
+            say(f"{name}: stored {stored_value}, from the ledger {folded_value}")
+        raise PermanentError(f"the ledger of {job_id} does not lead to the stored state")
+    summary = f"{state.job.state}, attempt {state.job.attempt}"
+    say(f"{job_id}: {len(entries)} ledger entries lead to exactly the stored state ({summary})")
+
+
+def _compare_policy(entries: tuple[LedgerEntry, ...], path: Path) -> None:
+    """Print which decisions another exit policy would have changed."""
+    try:
+        policy = read_exit_policy(parse_document(path.read_bytes(), path.name))
+    except InvalidJob as invalid:
+        raise PermanentError(f"{path}: {invalid}") from None
+    changed = differences(entries, policy)
+    for difference in changed:
+        actual = difference.entry.decision
+        say(f"{difference.entry.key}: {actual.action.kind} ({actual.text})")
+        say(f"    would be {difference.would_be.action.kind}: {difference.would_be.text}")
+    say(f"{len(changed)} of {len(entries)} decisions would have been different")
+
+
+def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
+    rule = f"  [rule {int(entry.decision.rule)}]" if entry.decision.rule else ""
+    say(f"{entry.at:%H:%M:%S}  {entry.decision.text}{rule}")
+    if with_rules_passed_over and entry.decision.rule > Rule.STALE:
+        for skipped, condition in rules_passed_over(entry):
+            say(f"            not rule {int(skipped)} ({condition})")
+    before, after = entry.before, entry.after
+    for name in ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral"):
+        if getattr(before, name) != getattr(after, name) and after.attempt == before.attempt:
+            say(f"            {name.replace('_', ' ')}: {getattr(before, name)} -> {getattr(after, name)}")
+    if requests := [effect for effect in entry.effects if effect is not Effect.NOTIFY]:
+        confirmed = f"confirmed at {entry.done_at:%H:%M:%S}" if entry.done_at else "not confirmed yet"
+        say(f"            effects: {', '.join(requests)}, {confirmed}")
+    if entry.is_notification_pending:
+        say("            notification: not published yet")
+
+
+def _differences(stored: State, folded: State | None) -> list[tuple[str, object, object]]:
+    """Return name, stored value and folded value of the job and the replicas that differ."""
+    if folded is None:
+        return [("job", stored.job.state, None)]
+    result: list[tuple[str, object, object]] = []
+    if stored.job != folded.job:
+        result.append(("job", stored.job, folded.job))
+    by_key = {replica.key: replica for replica in folded.replicas}
+    changed = (replica for replica in stored.replicas if by_key.get(replica.key) != replica)
+    return result + [(replica.key, replica, by_key.get(replica.key)) for replica in changed]

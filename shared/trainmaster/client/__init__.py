@@ -1,0 +1,1 @@
+"""The Python client. Its public names are imported from `trainmaster`."""

@@ -1,0 +1,134 @@
+"""The client: submit, describe, wait, why, logs and cancel, through the function `api` and Cloud Logging."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from trainmaster.client.explanation import Explanation, explanation_of
+from trainmaster.client.job import Job, JobFailedError, job_of
+from trainmaster.core.intake.job_id_template import at_time
+from trainmaster.errors import PermanentError
+from trainmaster.gcp.jobs_api import JobsApi
+from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.jobspec import InvalidJob, read_document
+from trainmaster.presentation.log_reader import LogLine, LogReader
+
+PROJECT: Final = "TRAINMASTER_PROJECT"
+ENDPOINT: Final = "TRAINMASTER_API_ENDPOINT"
+LOGGING: Final = "TRAINMASTER_LOGGING_ENDPOINT"
+POLL_S: Final = 10.0
+LATE_LINES_S: Final = 5.0
+"""How long after a job's end its VMs may still write log lines."""
+_TUNING: Final = ("studySpec", "study_spec")
+_VERTEX: Final = ("jobSpec", "job_spec", *_TUNING)
+
+
+class Client:
+    """A client of one installation. Calls raise PermanentError with the API's reason, or TemporaryError after retries.
+
+    `project`: that of the installation; default: TRAINMASTER_PROJECT. `endpoint`: address of the function `api`;
+    default: TRAINMASTER_API_ENDPOINT. `terraform output next` and `trainmaster local env` print both. Credentials are
+    the application default credentials, or the token of CLOUDSDK_AUTH_ACCESS_TOKEN_FILE.
+    """
+
+    def __init__(self, project: str | None = None, endpoint: str | None = None, poll_s: float = POLL_S) -> None:
+        self.project = project or _from_environment(PROJECT, "project")
+        self._api = JobsApi(self.project, endpoint or _from_environment(ENDPOINT, "endpoint"))
+        self._poll_s = poll_s
+
+    def submit(self, job: str | Path | Mapping[str, Any], region: str | None = None) -> Job:
+        """Create a job and return it. `job`: path of a job file or of a manifest of Kubeflow, or its content.
+
+        `region`: where the job of a manifest runs, if the manifest does not say so. A repeated call creates another
+        job, or fails if the job id was used.
+        """
+        document = dict(job) if isinstance(job, Mapping) else _read(Path(job), region)
+        job_id = document.pop("job_id", document.pop("jobId", None))
+        invocation = str(uuid.uuid4())
+        if not any(name in document for name in _VERTEX):
+            if not isinstance(job_id, str):
+                raise PermanentError("jobId: is required. Example: jobId: digits_{time}")
+            document["jobId"] = at_time(job_id, datetime.now(UTC))
+            return job_of(self._api.call("POST", "jobs", document, invocation))
+        extension = document.get("trainmaster")
+        own_region = extension.get("region") if isinstance(extension, Mapping) else None
+        if own_region is None:
+            raise PermanentError("trainmaster.region: is required. Example: trainmaster: {region: us-central1}")
+        kind = "hyperparameterTuningJobs" if any(name in document for name in _TUNING) else "customJobs"
+        document.setdefault("displayName", job_id or "job")
+        return job_of(self._api.call("POST", f"locations/{own_region}/{kind}", document, invocation))
+
+    def describe(self, job: Job | str) -> Job:
+        """Return the job as it is now. `job`: a job, a job id, or the address of a job of Vertex AI's format."""
+        return job_of(self._api.call("GET", _address(job)))
+
+    def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
+        """Return the job when it has SUCCEEDED.
+
+        Raises JobFailedError if it ends otherwise, and TimeoutError if it has not ended after `timeout_s`.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not (current := self.describe(job)).has_ended:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"{current.job_id} is {current.state} after {timeout_s} s")
+            time.sleep(self._poll_s)
+        if current.state != "SUCCEEDED":
+            raise JobFailedError(f"{current.job_id}: {current.state}: {current.error_message}")
+        return current
+
+    def why(self, job: Job | str) -> Explanation:
+        """Return what was decided about the job, by which rule, and what comes next."""
+        return explanation_of(self._api.call("GET", f"{_address(job)}:explain"))
+
+    def cancel(self, job: Job | str) -> None:
+        """Cancel the job. A job that has ended stays as it is."""
+        self._api.call("POST", f"{_address(job)}:cancel", {})
+
+    def logs(self, job: Job | str, *, follow: bool = False) -> Iterator[LogLine]:
+        """Yield the lines of a job's log; with `follow`, until the job has ended and no more lines arrive."""
+        begin = f'timestamp>="{self.describe(job).document["createTime"]}"'
+        entries = LogEntries(self.project, os.environ.get(LOGGING, ""))
+        reader = LogReader(entries.page, _address(job).rpartition("/")[2], [begin])
+        ended_at: float | None = None
+        while True:
+            if follow and ended_at is None and self.describe(job).has_ended:
+                ended_at = time.monotonic()
+            has_lines = False
+            for lines in reader.read_new():
+                has_lines = True
+                yield from lines
+            if not follow or (ended_at and not has_lines and time.monotonic() - ended_at > LATE_LINES_S):
+                entries.close()
+                return
+            time.sleep(min(self._poll_s, LATE_LINES_S))
+
+
+def _read(file: Path, region: str | None) -> dict[str, Any]:
+    try:
+        return dict(read_document(file.read_bytes(), file.name, region))
+    except FileNotFoundError:
+        raise PermanentError(f"there is no file {file}") from None
+    except InvalidJob as invalid:
+        raise PermanentError(f"{file}: {invalid}") from None
+
+
+def _address(job: Job | str) -> str:
+    """Return the path below the project."""
+    if isinstance(job, Job):
+        return job.address
+    if job.startswith("projects/"):
+        return "/".join(job.split("/")[2:])
+    return job if "/" in job else f"jobs/{job}"
+
+
+def _from_environment(variable: str, parameter: str) -> str:
+    value = os.environ.get(variable)
+    if not value:
+        raise PermanentError(f"{parameter}: is required: Client({parameter}=…), or set {variable}")
+    return value

@@ -1,0 +1,117 @@
+"""Bands behind the charts of resource metrics: the incarnations of one replica, or when any replica did not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import groupby
+from typing import Final
+
+from trainmaster.console.metric_chart import chart_x
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.reporting.history import History
+from trainmaster.core.reporting.phases import Phase, Span, replica_spans
+
+NAMED_MAX: Final = 3
+"""Replicas that the words of a band name."""
+LABEL_WIDTH_MIN: Final = 24.0
+"""Narrower bands have no number."""
+INTERRUPTIONS_MAX: Final = 250
+"""Interruptions that are closer to each other than this part of the chart are one band."""
+
+
+class BandKind(StrEnum):
+    ODD = "odd"
+    EVEN = "even"
+    """Incarnations of one replica, in turn."""
+    INTERRUPTED = "interrupted"
+    """At least one replica that had run before did not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A range of time with a label."""
+
+    start: datetime
+    end: datetime
+    kind: BandKind
+    label: str
+    """Number of the incarnation; empty for an interruption."""
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBand:
+    """A band in the units of the charts."""
+
+    x: float
+    width: float
+    kind: BandKind
+    label: str
+    """Empty if the band is too narrow for it."""
+    words: str
+
+
+def incarnation_bands(history: History, replica_id: ReplicaId, now: datetime) -> tuple[Band, ...]:
+    """Return a band for each incarnation of the replica, while its program ran. `now`: the end of the last one."""
+    running = [span for span in replica_spans(history) if (span.replica_id, span.phase) == (replica_id, Phase.RUNNING)]
+    bands = []
+    for number, (key, spans) in enumerate(groupby(running, lambda span: (span.attempt, span.incarnation))):
+        parts = tuple(spans)
+        start, end = parts[0].start, parts[-1].end or now
+        words = f"attempt {key[0]}, incarnation {key[1]}, VM generation {parts[-1].vm_generation}: {_times(start, end)}"
+        bands.append(Band(start, end, BandKind.EVEN if number % 2 else BandKind.ODD, str(key[1]), words))
+    return tuple(bands)
+
+
+def interruption_bands(history: History, start: datetime, now: datetime) -> tuple[Band, ...]:
+    """Return the times at which a replica that had run before did not run. Neighbouring ones are one band."""
+    down: list[Span] = []
+    for _, spans in groupby(sorted(replica_spans(history), key=_replica_key), _replica_key):
+        has_run = False
+        for span in spans:
+            if has_run and span.phase not in (Phase.RUNNING, Phase.COMPLETED):
+                down.append(span)
+            has_run = has_run or span.phase is Phase.RUNNING
+    distance = (now - start) / INTERRUPTIONS_MAX
+    bands: list[tuple[datetime, datetime, list[Span]]] = []
+    for span in sorted(down, key=lambda span: span.start):
+        end = span.end or now
+        if bands and span.start - bands[-1][1] <= distance:
+            begin, last, members = bands[-1]
+            bands[-1] = (begin, max(last, end), [*members, span])
+        else:
+            bands.append((span.start, end, [span]))
+    return tuple(Band(begin, end, BandKind.INTERRUPTED, "", _words(begin, end, spans)) for begin, end, spans in bands)
+
+
+def draw_bands(bands: Iterable[Band], start: datetime, end: datetime) -> tuple[DrawnBand, ...]:
+    """Return the bands within a range of time, in the units of the charts."""
+    cut = [
+        replace(band, start=max(band.start, start), end=min(band.end, end))
+        for band in bands
+        if band.start < end and band.end > start
+    ]
+    return tuple(_draw_band(band, start, end) for band in cut)
+
+
+def _draw_band(band: Band, start: datetime, end: datetime) -> DrawnBand:
+    x = chart_x(band.start, start, end)
+    width = max(round(chart_x(band.end, start, end) - x, 1), 1.0)
+    return DrawnBand(x, width, band.kind, band.label if width >= LABEL_WIDTH_MIN else "", band.words)
+
+
+def _replica_key(span: Span) -> tuple[str, int]:
+    return span.replica_id.task_type, span.replica_id.index
+
+
+def _words(start: datetime, end: datetime, spans: Sequence[Span]) -> str:
+    names = list(dict.fromkeys(span.replica_id.words for span in spans))
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return f"{', '.join(names[:NAMED_MAX])}{more} did not run: {_times(start, end)}"
+
+
+def _times(start: datetime, end: datetime) -> str:
+    return f"{start:%H:%M:%S} to {end:%H:%M:%S}"

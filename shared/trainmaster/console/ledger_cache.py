@@ -1,0 +1,93 @@
+"""Ledgers of jobs, read once, and after that only their new entries.
+
+A page that is open polls every few seconds. Reading a whole ledger each time would cost a read per entry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import Final
+
+from cachetools import LRUCache
+
+from trainmaster.core.actions import CancelJob, CompleteTuning, FailJob, SucceedJob
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.ports import Store
+
+ENTRIES_MAX: Final = 50_000
+"""Entries of all jobs in the cache: about 100 MiB."""
+REREAD_AFTER_S: Final = 600.0
+"""Time after which a ledger is read as a whole again: an entry may be committed long after its `at`."""
+OVERLAP: Final = timedelta(seconds=60)
+"""How far back entries are read again: longer than a function runs between its decision and its commit."""
+
+Entries = tuple[LedgerEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    entries: Entries
+    read_at: float
+    """When the ledger was last read as a whole."""
+    refreshed_at: float
+    """When it was last read at all."""
+    newest_seen_at: float
+    """When the newest entry was first seen: no earlier than the entry's `at`."""
+
+    def since(self, newest: datetime) -> datetime:
+        """Return the earliest `at` of an entry that was committed after the last read. `newest`: the latest known one.
+
+        The time that has passed is counted by our own timer, so that a wrong clock of this machine does no harm.
+        """
+        return newest + timedelta(seconds=self.refreshed_at - self.newest_seen_at) - OVERLAP
+
+
+class LedgerCache:
+    """Reads ledgers through a cache. Thread-safe: a ledger is read by one thread at a time."""
+
+    def __init__(self, store: Store, timer: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._timer = timer
+        self._known: LRUCache[str, _Known] = LRUCache(ENTRIES_MAX, getsizeof=lambda known: len(known.entries) + 1)
+        self._lock = Lock()
+
+    def entries(self, job_id: str, *, has_ended: bool) -> Entries:
+        """Return the job's ledger in the order of its commits. `has_ended`: whether the stored job has ended."""
+        with self._lock:
+            known = self._known.get(job_id)
+            now = self._timer()
+            if known is None or now - known.read_at > REREAD_AFTER_S:
+                known = _Known(self._store.ledger(job_id), now, now, now)
+            elif not (has_ended and _is_final(known.entries)):
+                known = self._refresh(job_id, known, now)
+            if len(known.entries) < ENTRIES_MAX:
+                self._known[job_id] = known
+            return known.entries
+
+    def _refresh(self, job_id: str, known: _Known, now: float) -> _Known:
+        newest = max((entry.at for entry in known.entries), default=None)
+        if newest is None:
+            return _Known(self._store.ledger(job_id), now, now, now)
+        recent = {entry.key: entry for entry in self._store.ledger_since(job_id, known.since(newest))}
+        for entry in known.entries:
+            if entry.is_pending and entry.key not in recent and (again := self._store.entry(job_id, entry.key)):
+                recent[entry.key] = again
+        is_newer = any(entry.at > newest for entry in recent.values())
+        entries = (*(recent.pop(entry.key, entry) for entry in known.entries), *recent.values())
+        return replace(
+            known, entries=entries, refreshed_at=now, newest_seen_at=now if is_newer else known.newest_seen_at
+        )
+
+
+def _is_final(entries: Entries) -> bool:
+    """Whether the entries contain the end of the job, and all of their effects are done."""
+    return any(isinstance(entry.decision.action, _ENDS) for entry in entries) and not any(
+        entry.is_pending for entry in entries
+    )
+
+
+_ENDS: Final = (SucceedJob, FailJob, CancelJob, CompleteTuning)

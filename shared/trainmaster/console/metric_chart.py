@@ -1,0 +1,170 @@
+"""Charts of a job's resource metrics as shapes of SVG images, each with a table of the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from trainmaster.console.durations import duration_words
+from trainmaster.presentation.utilization import bytes_words, share_words
+
+WIDTH: Final = 1000.0
+HEIGHT: Final = 170.0
+LEFT: Final = 70.0
+RIGHT: Final = 12.0
+TOP: Final = 10.0
+BOTTOM: Final = 24.0
+TICKS: Final = 4
+STYLES: Final = 6
+"""Number of line styles in the style sheet; they differ in colour and in dashes."""
+GAP_S: Final = 360.0
+"""A line is interrupted where values are further apart, besides the length of a period: agents report within 300 s."""
+
+Values = Mapping[datetime, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Values of one role, replica or GPU."""
+
+    name: str
+    mean: Values
+    low: Values
+    """Smallest value of the role's machines at each time; empty: no band."""
+    high: Values
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLine:
+    """A line of a chart as shapes."""
+
+    name: str
+    style: int
+    """Number of the line style, from 0."""
+    paths: tuple[str, ...]
+    """Points of each uninterrupted piece."""
+    bands: tuple[str, ...]
+    """Outlines of the areas between the smallest and the largest values."""
+    dots: tuple[tuple[float, float], ...]
+    """Positions of single values, which make no line."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnChart:
+    """A chart as shapes, and its table."""
+
+    name: str
+    words: str
+    """The chart in a sentence, for screen readers."""
+    lines: tuple[DrawnLine, ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    """Position and label."""
+    x_ticks: tuple[tuple[float, str, str], ...]
+    """Position, label and anchor."""
+    columns: tuple[str, ...]
+    """Headings of the table."""
+    rows: tuple[tuple[datetime, tuple[str, ...]], ...]
+    """Time and the value of each line, the newest first."""
+
+
+def draw_chart(
+    name: str, lines: Sequence[Line], start: datetime, end: datetime, period_s: int, *, is_share: bool
+) -> DrawnChart:
+    """Return the shapes. `is_share`: values are shares from 0 to 1; otherwise bytes per second."""
+    highest = max((value for line in lines for value in (line.high or line.mean).values()), default=0.0)
+    top = 1.0 if is_share else _ceiling(highest)
+    gap = timedelta(seconds=GAP_S + period_s)
+
+    def x(at: datetime) -> float:
+        return chart_x(at, start, end)
+
+    def y(value: float) -> float:
+        return round(TOP + (1 - min(max(value / top, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM), 1)
+
+    def draw_line(line: Line, index: int) -> DrawnLine:
+        pieces = _pieces(sorted(line.mean), gap)
+        return DrawnLine(
+            line.name,
+            index % STYLES,
+            tuple(" ".join(f"{x(at)},{y(line.mean[at])}" for at in piece) for piece in pieces if len(piece) > 1),
+            tuple(_band(line, piece, x, y) for piece in _pieces(sorted(line.low), gap) if len(piece) > 1),
+            tuple((x(piece[0]), y(line.mean[piece[0]])) for piece in pieces if len(piece) == 1),
+        )
+
+    words = share_words if is_share else bytes_words
+    return DrawnChart(
+        name,
+        _sentence(name, lines, words),
+        tuple(draw_line(line, index) for index, line in enumerate(lines)),
+        tuple((y(top * part), words(top * part)) for part in (0, 0.5, 1)),
+        tuple(_time_ticks(start, end)),
+        tuple(line.name for line in lines),
+        tuple(_rows(lines, words)),
+    )
+
+
+def chart_x(at: datetime, start: datetime, end: datetime) -> float:
+    """Return the position of a time in the charts from `start` to `end`. Times outside of them are at their edges."""
+    share = (at - start).total_seconds() / max((end - start).total_seconds(), 1.0)
+    return round(LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT), 1)
+
+
+def _band(line: Line, piece: Sequence[datetime], x: Callable[[datetime], float], y: Callable[[float], float]) -> str:
+    upper = [f"{x(at)},{y(line.high.get(at, line.low[at]))}" for at in piece]
+    lower = [f"{x(at)},{y(line.low[at])}" for at in reversed(piece)]
+    return " ".join(upper + lower)
+
+
+def _pieces(times: Sequence[datetime], gap: timedelta) -> list[list[datetime]]:
+    """Split times where two of them are further apart than `gap`."""
+    pieces: list[list[datetime]] = []
+    for at in times:
+        if pieces and at - pieces[-1][-1] <= gap:
+            pieces[-1].append(at)
+        else:
+            pieces.append([at])
+    return pieces
+
+
+def _ceiling(value: float) -> float:
+    """Return the next of 1, 2 or 5 times a power of ten, so that the axis has round labels."""
+    step = 1.0
+    while True:
+        for factor in (1, 2, 5):
+            if value <= factor * step:
+                return factor * step
+        step *= 10
+
+
+def _time_ticks(start: datetime, end: datetime) -> list[tuple[float, str, str]]:
+    """Return position, label and anchor of each tick."""
+    ticks = []
+    for number in range(TICKS + 1):
+        position = round(LEFT + (WIDTH - LEFT - RIGHT) * number / TICKS, 1)
+        at = start + (end - start) * (number / TICKS)
+        label = f"{start:%H:%M:%S}" if number == 0 else f"+{duration_words(at - start)}"
+        ticks.append((position, label, "start" if number == 0 else "end" if number == TICKS else "middle"))
+    return ticks
+
+
+def _rows(lines: Sequence[Line], words: Callable[[float], str]) -> list[tuple[datetime, tuple[str, ...]]]:
+    times = sorted({at for line in lines for at in line.mean}, reverse=True)
+    return [(at, tuple(_cell(line, at, words) for line in lines)) for at in times]
+
+
+def _cell(line: Line, at: datetime, words: Callable[[float], str]) -> str:
+    if at not in line.mean:
+        return "-"
+    band = f" ({words(line.low[at])} to {words(line.high[at])})" if at in line.low and at in line.high else ""
+    return f"{words(line.mean[at])}{band}"
+
+
+def _sentence(name: str, lines: Sequence[Line], words: Callable[[float], str]) -> str:
+    parts = [
+        f"{line.name} {words(line.mean[max(line.mean)])} at the end, at most {words(max(line.mean.values()))}"
+        for line in lines
+        if line.mean
+    ]
+    return f"{name}: {'; '.join(parts)}. The table below has all values." if parts else f"{name}: no values."

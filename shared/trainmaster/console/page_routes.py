@@ -1,0 +1,159 @@
+"""Routes of the pages that show something, their JSON forms, and the static files."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from flask import Blueprint, Response, redirect, request
+
+from trainmaster.console import tuning_plots
+from trainmaster.console.pages.installation_page import read_installation_page
+from trainmaster.console.pages.job_filters import Filters, read_filters
+from trainmaster.console.pages.job_list import read_job_list
+from trainmaster.console.pages.job_page import find_job, read_job_page
+from trainmaster.console.pages.log_download import read_log_file
+from trainmaster.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page
+from trainmaster.console.pages.replica_page import read_replica_page
+from trainmaster.console.pages.resources_page import RANGES, read_resource_filters, read_resources_page
+from trainmaster.console.pages.service import NotFoundError
+from trainmaster.console.pages.view import View
+from trainmaster.console.rendering import ASSETS, STATIC, console_of_app, render_page
+from trainmaster.console.tuning_brush import read_brushes, selected_trials
+from trainmaster.console.tuning_order import read_order, sorted_trials
+from trainmaster.core.model.job import tuning_of
+from trainmaster.presentation.job_view import job_view
+
+POLL_JOB_S: Final = 5
+POLL_LIST_S: Final = 10
+POLL_SCANNED_LIST_S: Final = 60
+"""The interval for lists whose filter needs the newest `job_counts.JOBS_READ_MAX` jobs."""
+POLL_INSTALLATION_S: Final = 60
+POLL_RESOURCES_S: Final = 60
+TRIALS_MAX: Final = 200
+"""Rows of trials, the first in the chosen order, unless the user asks for all."""
+
+routes = Blueprint("console", __name__)
+
+
+def _flag(name: str) -> bool:
+    return request.args.get(name) == "1"
+
+
+def _job_filters() -> Filters:
+    return read_filters(parse_qs(request.query_string.decode(errors="replace")))
+
+
+@routes.get(f"{ASSETS}/<path:name>")
+def static_file(name: str) -> Response:
+    path = (STATIC / name).resolve()
+    if not path.is_relative_to(STATIC) or not path.is_file():
+        raise NotFoundError(f"there is no file {name}")
+    kind = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}[path.suffix]
+    headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+    return Response(path.read_bytes(), headers=headers, content_type=f"{kind}; charset=utf-8")
+
+
+@routes.get("/")
+def start() -> Any:
+    return redirect("/jobs", 302)
+
+
+@routes.get("/jobs")
+def jobs() -> Response:
+    filters = _job_filters()
+    poll_s = POLL_SCANNED_LIST_S if filters.needs_scan else POLL_LIST_S
+    return render_page("jobs.html", None if filters.after else poll_s, page=read_job_list(console_of_app(), filters))
+
+
+@routes.get("/jobs.json")
+def jobs_json() -> dict[str, Any]:
+    console = console_of_app()
+    page = read_job_list(console, _job_filters())
+    return {
+        "jobs": [job_view(row.job, project=console.project) for row in page.rows],
+        "nextPage": page.next_page,
+        "total": page.total,
+        "states": page.counts.by_state,
+        "countedNewest": page.counts.newest,
+    }
+
+
+@routes.get("/jobs/<job_id>")
+def job(job_id: str) -> Response:
+    view = View(
+        request.args.get("replica", ""),
+        _flag("all"),
+        _flag("replicas"),
+        _flag("table"),
+        _flag("gaps"),
+        request.args.get("from", ""),
+        request.args.get("to", ""),
+    )
+    page = read_job_page(console_of_app(), job_id, view)
+    poll_s = None if page.job.state.is_terminal else POLL_JOB_S
+    if page.job.tuning is None:
+        return render_page("job.html", poll_s, page=page, job=page.job)
+    tuning = tuning_of(page.job)
+    brushes = read_brushes(request.args.getlist("brush"), tuning)
+    selected = selected_trials(tuning, brushes)
+    order = read_order(request.args.get("sort", ""), request.args.get("order", ""), tuning)
+    rows = [trial for trial in sorted_trials(tuning, order) if trial.number in selected]
+    return render_page(
+        "tuning.html",
+        poll_s,
+        page=page,
+        job=page.job,
+        tuning=tuning,
+        objective=tuning_plots.objective_plot(tuning),
+        parallel=tuning_plots.parallel_coordinates(tuning),
+        brushes=brushes,
+        selected=selected,
+        order=order,
+        rows=rows if view.with_whole_table else rows[:TRIALS_MAX],
+    )
+
+
+@routes.get("/jobs/<job_id>.json")
+def job_json(job_id: str) -> dict[str, Any]:
+    console = console_of_app()
+    found = find_job(console, job_id)
+    loaded = console.store.load_attempt(job_id)
+    return job_view(found, loaded.state.replicas if loaded else (), console.project)
+
+
+@routes.get("/jobs/<job_id>/logs")
+def logs(job_id: str) -> Response:
+    page = read_log_page(console_of_app(), job_id, read_log_filters(request.args.to_dict()))
+    is_live = not page.job.state.is_terminal and page.filters.is_newest
+    return render_page("logs.html", POLL_JOB_S if is_live else None, page=page, job=page.job, severities=SEVERITIES)
+
+
+@routes.get("/jobs/<job_id>/logs.txt")
+def log_file(job_id: str) -> Response:
+    lines = read_log_file(console_of_app(), job_id, read_log_filters(request.args.to_dict()))
+    headers = {"Content-Disposition": f'attachment; filename="{job_id}.log"'}
+    return Response(lines, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+@routes.get("/jobs/<job_id>/resources")
+def resources(job_id: str) -> Response:
+    page = read_resources_page(console_of_app(), job_id, read_resource_filters(request.args.to_dict()))
+    poll_s = None if page.job.state.is_terminal else POLL_RESOURCES_S
+    return render_page("resources.html", poll_s, page=page, job=page.job, ranges=RANGES)
+
+
+@routes.get("/jobs/<job_id>/replicas/<replica>")
+def replica(job_id: str, replica: str) -> Response:
+    page = read_replica_page(console_of_app(), job_id, replica)
+    return render_page("replica.html", page=page, job=page.job)
+
+
+@routes.get("/installation")
+def installation() -> Response:
+    return render_page("installation.html", POLL_INSTALLATION_S, page=read_installation_page(console_of_app()))
+
+
+@routes.get("/help")
+def keys() -> Response:
+    return render_page("help.html")

@@ -1,0 +1,82 @@
+"""The section of a job's page about machine time and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainmaster.console.cost_bar import DrawnCost, draw_cost
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.reporting.goodput import Goodput
+from trainmaster.core.reporting.history import History
+from trainmaster.core.reporting.phases import PAID, Phase
+from trainmaster.cost.job_cost import JobCost
+from trainmaster.cost.report import CostReport, CostSources, cost_report
+from trainmaster.presentation.cost_view import cost_sentence, money_words
+from trainmaster.presentation.machine_time import lost_work_words
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRow:
+    """One phase of one attempt."""
+
+    attempt: int
+    phase: Phase
+    hours: float
+    """Machine-hours since the acceptance of the job."""
+    is_paid: bool
+    cost: str
+    """Empty: there is no VM, or the price is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostSection:
+    """The section about machine time and cost."""
+
+    goodput: Goodput
+    bars: DrawnCost | None
+    rows: tuple[PhaseRow, ...]
+    has_prices: bool
+    cost: str
+    """The whole cost in a sentence, or why it is not known."""
+    lost: str
+    """Lost work with its bounds; empty: nothing was lost."""
+    control_plane: str
+    """The control plane's own operations and their price, in words."""
+
+
+def read_cost_section(
+    history: History | None, entries: Sequence[LedgerEntry], now: datetime, sources: CostSources
+) -> CostSection | None:
+    """Return the section; None for a tuning job, or if the job's history has expired."""
+    report = cost_report(history, entries, now, sources) if history else None
+    if report is None:
+        return None
+    return CostSection(
+        report.goodput,
+        draw_cost(report.goodput),
+        _rows(report),
+        isinstance(report.cost, JobCost),
+        cost_sentence(report.cost),
+        lost_work_words(report) if report.losses else "",
+        report.operations.words,
+    )
+
+
+def _rows(report: CostReport) -> tuple[PhaseRow, ...]:
+    cost = report.cost
+    amounts = cost.by_attempt if isinstance(cost, JobCost) else {}
+    currency = cost.currency if isinstance(cost, JobCost) else ""
+    return tuple(
+        PhaseRow(
+            attempt.attempt,
+            phase,
+            seconds / 3600,
+            phase in PAID,
+            money_words(amount, currency) if (amount := amounts.get(attempt.attempt, {}).get(phase)) else "",
+        )
+        for attempt in report.goodput.attempts
+        for phase in Phase
+        if round(seconds := attempt.total_s.get(phase, 0.0), 1)
+    )

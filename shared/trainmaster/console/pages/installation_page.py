@@ -1,0 +1,77 @@
+"""The page of the installation: limits and the admission queue, capacity, and what no event reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from trainmaster.console.pages.service import Console
+from trainmaster.core.model.job import JobState
+from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.core.rules.admission_queue import Wait, queued_jobs, resource_needs
+from trainmaster.ports import Orphan, Rejection
+
+STOCKOUT_WINDOW: Final = timedelta(days=1)
+REJECTIONS_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRow:
+    """The use of one limited resource."""
+
+    resource: str
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationPage:
+    """The page of the installation."""
+
+    project: str
+    version: str
+    at: datetime
+    """When it was read."""
+    live: int
+    """Number of jobs that have not ended."""
+    limits: tuple[LimitRow, ...]
+    queue: tuple[Wait, ...]
+    """Queued jobs that may not start yet."""
+    unreadable: tuple[str, ...]
+    """Ids of jobs whose documents cannot be read."""
+    stockouts: tuple[Stockout, ...]
+    orphans: tuple[Orphan, ...]
+    rejections: tuple[Rejection, ...]
+    """The latest rejected submissions."""
+    rejections_omitted: int
+    """Number of older ones."""
+    pending: tuple[str, ...]
+    """Ids of jobs with unconfirmed effects, except jobs in `queue`, whose effects begin after admission."""
+
+
+def read_installation_page(console: Console) -> InstallationPage:
+    store, now = console.store, console.now
+    live = store.survey_live_jobs()
+    used: Counter[str] = Counter()
+    for job in live.jobs:
+        if job.state is not JobState.QUEUED and job.tuning is None:
+            used.update(resource_needs(job.plan))
+    queue = queued_jobs(live.jobs, console.limits)
+    queued = {wait.job_id for wait in queue}
+    rejections = sorted(store.rejections(), key=lambda rejection: rejection.at, reverse=True)
+    return InstallationPage(
+        console.project,
+        console.version,
+        now,
+        len(live.job_ids),
+        tuple(LimitRow(name, used[name], limit) for name, limit in console.limits.items()),
+        queue,
+        live.unreadable,
+        store.stockouts(now - STOCKOUT_WINDOW),
+        store.orphans(),
+        tuple(rejections[:REJECTIONS_MAX]),
+        max(len(rejections) - REJECTIONS_MAX, 0),
+        tuple(job_id for job_id in store.jobs_with_pending() if job_id not in queued),
+    )

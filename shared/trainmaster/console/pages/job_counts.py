@@ -1,0 +1,81 @@
+"""Numbers of jobs by state for the list: counted by the store, or among the newest jobs.
+
+The store counts by state and by a whole label, for which it has indexes. The other filters need the jobs
+themselves: the console reads the newest `JOBS_READ_MAX`, and the page shows a note if there are more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+from trainmaster.console.pages.job_filters import Filters, is_listed, matches
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.ports import JobPosition, Store
+
+JOBS_READ_MAX: Final = 1_000
+"""Jobs among which matches are counted, and that one page reads when a filter accepts few of them."""
+BATCH_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StateCounts:
+    """Number of jobs in each state that match the filters other than the state's."""
+
+    by_state: Mapping[JobState, int]
+    newest: int | None = None
+    """Only so many of the newest jobs were counted; None: all jobs."""
+
+    def total(self, states: Sequence[JobState]) -> int:
+        """Return the number of jobs in these states; without any, in all."""
+        return sum(count for state, count in self.by_state.items() if not states or state in states)
+
+
+@dataclass(frozen=True, slots=True)
+class NewestJobs:
+    """The newest jobs, the newest first."""
+
+    store: Store
+    jobs: tuple[Job, ...]
+    is_whole: bool
+    """Whether there are no other jobs."""
+
+    def counts(self, filters: Filters) -> StateCounts:
+        """Count those that match. Trials and deleted jobs are not in the list."""
+        listed = [job for job in self.jobs if is_listed(job)]
+        others = replace(filters, states=())
+        counts = Counter(job.state for job in listed if matches(job, others))
+        return StateCounts({state: counts[state] for state in JobState}, None if self.is_whole else len(listed))
+
+    def jobs_after(self, after: JobPosition | None, batch: int) -> Iterator[Job]:
+        """Return the jobs after the position. Those of this object are not read again; others are read in batches."""
+        for job in self.jobs:
+            if after is None or (job.created_at, job.job_id) < (after.created_at, after.job_id):
+                yield job
+        if not self.is_whole:
+            last = _position(self.jobs[-1])
+            is_behind = after and (after.created_at, after.job_id) < (last.created_at, last.job_id)
+            yield from jobs_after(self.store, after if is_behind else last, batch)
+
+
+def newest_jobs(store: Store) -> NewestJobs:
+    source = jobs_after(store, None, BATCH_MAX)
+    jobs = tuple(islice(source, JOBS_READ_MAX))
+    return NewestJobs(store, jobs, is_whole=len(jobs) < JOBS_READ_MAX or not store.recent_jobs(1, _position(jobs[-1])))
+
+
+def jobs_after(store: Store, after: JobPosition | None, batch: int) -> Iterator[Job]:
+    """Read the jobs after the position, the newest first, in batches of this size as they are needed."""
+    while True:
+        jobs = store.recent_jobs(batch, after)
+        yield from jobs
+        if len(jobs) < batch:
+            return
+        after = _position(jobs[-1])
+
+
+def _position(job: Job) -> JobPosition:
+    return JobPosition(job.created_at, job.job_id)

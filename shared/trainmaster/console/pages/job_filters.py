@@ -1,0 +1,113 @@
+"""The filters of the job list: in the address, applied by the server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import urlencode
+
+from trainmaster.console.pages.times import parse_time
+from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.errors import PermanentError
+from trainmaster.ports import JobPosition
+from trainmaster.presentation.job_view import display_name
+
+SIZE: Final = 50
+SIZE_MAX: Final = 1_000
+_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
+_SIZE: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The filters of a list, all of which a job must match."""
+
+    states: tuple[JobState, ...] = ()
+    """Any of these states; empty: all."""
+    user: str = ""
+    """Part of the user's e-mail address."""
+    label: str = ""
+    """`KEY=VALUE`, or `KEY` for any value."""
+    text: str = ""
+    """Part of the job id or of the display name."""
+    after: JobPosition | None = None
+    """The page begins after this position."""
+    size: int = SIZE
+
+    @property
+    def needs_scan(self) -> bool:
+        """Whether counting the matching jobs needs the jobs themselves, because the store has no index for a filter."""
+        return bool(self.user or self.text or (self.label and "=" not in self.label))
+
+    @property
+    def whole_label(self) -> Label | None:
+        """The label of the filter `KEY=VALUE`; None: there is no such filter."""
+        key, separator, value = self.label.partition("=")
+        return Label(key, value) if key and separator else None
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.states or self.user or self.label or self.text)
+
+    def query(self, **changes: object) -> str:
+        """Return the address of the list with these filters, some of them changed."""
+        filters = replace(self, **changes)  # type: ignore[arg-type]
+        pairs = [("state", state.value) for state in filters.states]
+        pairs += [("user", filters.user), ("label", filters.label), ("q", filters.text)]
+        pairs += [("after", encode_position(filters.after))] if filters.after else []
+        pairs += [("size", str(filters.size))] if filters.size != SIZE else []
+        query = urlencode([(name, value) for name, value in pairs if value])
+        return f"/jobs?{query}" if query else "/jobs"
+
+    def toggle_query(self, state: JobState) -> str:
+        """Return the address of the first page with this state added to the filter, or removed from it."""
+        states = tuple(other for other in self.states if other is not state)
+        return self.query(states=states if len(states) < len(self.states) else (*states, state), after=None)
+
+
+def read_filters(args: Mapping[str, list[str]]) -> Filters:
+    """Return the filters of an address. Raises PermanentError for a wrong state, size or position."""
+
+    def last(name: str) -> str:
+        return (args.get(name) or [""])[-1].strip()
+
+    try:
+        states = tuple(dict.fromkeys(JobState(state) for state in args.get("state", []) if state))
+    except ValueError:
+        raise PermanentError(f"state: must be one of {', '.join(JobState)}") from None
+    size = last("size")
+    if size and not (_SIZE.fullmatch(size) and 1 <= int(size) <= SIZE_MAX):
+        raise PermanentError(f"size: must be a whole number from 1 to {SIZE_MAX}")
+    after = decode_position(last("after")) if last("after") else None
+    return Filters(states, last("user"), last("label"), last("q"), after, int(size or SIZE))
+
+
+def encode_position(position: JobPosition) -> str:
+    return f"{position.created_at.isoformat()}/{position.job_id}"
+
+
+def decode_position(text: str) -> JobPosition:
+    """Parse the parameter `after`. Raises PermanentError with its form."""
+    time, _, job_id = text.partition("/")
+    if not _ID.fullmatch(job_id):
+        raise PermanentError("after: must be TIME/JOB, such as 2026-11-21T03:00:00+00:00/digits_1")
+    return JobPosition(parse_time("after", time), job_id)
+
+
+def is_listed(job: Job) -> bool:
+    return job.deleted_at is None and job.trial_of is None
+
+
+def matches(job: Job, filters: Filters) -> bool:
+    """Whether the job matches all filters."""
+    key, separator, value = filters.label.partition("=")
+    labels = {label.key: label.value for label in job.labels}
+    text = filters.text.lower()
+    return (
+        (not filters.states or job.state in filters.states)
+        and (not filters.user or filters.user.lower() in (job.submitted_by or "").lower())
+        and (not key or (key in labels and (not separator or labels[key] == value)))
+        and (not text or text in job.job_id.lower() or text in display_name(job).lower())
+    )

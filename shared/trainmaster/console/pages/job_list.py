@@ -1,0 +1,155 @@
+"""The list of jobs: its pages, which begin after the position of the last job read, and its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import islice
+
+from trainmaster.console.durations import duration_words
+from trainmaster.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_after, newest_jobs
+from trainmaster.console.pages.job_filters import Filters, is_listed, matches
+from trainmaster.console.pages.service import Console
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.rules.admission_queue import Wait, queued_jobs
+from trainmaster.core.rules.messages import summary
+from trainmaster.cost.job_cost import hourly_cost
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
+from trainmaster.ports import JobPosition
+from trainmaster.presentation.cost_view import money_words
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job in the list."""
+
+    job: Job
+    kind: str
+    origin: str
+    waited: str
+    """Time from creation to RUNNING, or until now."""
+    ran: str
+    """Time from RUNNING to the end, or until now; empty before."""
+    machines: str
+    situation: str
+    """Why it waits or how it ended, in one line; empty if it simply runs or succeeded."""
+    cost: str = ""
+    """Price of its first machines since RUNNING; empty if it is not known. The job's page has the exact cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """A page of the list of jobs."""
+
+    filters: Filters
+    rows: tuple[JobRow, ...]
+    next_page: str | None
+    """Address of the next page; None: there is none."""
+    read: int
+    """Number of jobs that were read for this page."""
+    stopped_early: bool
+    """Whether the page ended because it read `JOBS_READ_MAX` jobs, and not because it is full."""
+    counts: StateCounts
+    """Jobs in each state that match the other filters. They do not depend on the page."""
+
+    @property
+    def total(self) -> int:
+        """Number of jobs on all pages, among those that were counted."""
+        return self.counts.total(self.filters.states)
+
+    @property
+    def has_costs(self) -> bool:
+        return any(row.cost for row in self.rows)
+
+
+def read_job_list(console: Console, filters: Filters) -> JobList:
+    """Return a page of jobs, the newest first. Trials are left out: their tuning job shows them."""
+    batch = min(filters.size + 1, BATCH_MAX)
+    if filters.needs_scan:
+        newest = newest_jobs(console.store)
+        counts, source = newest.counts(filters), newest.jobs_after(filters.after, batch)
+    else:
+        counts = StateCounts(console.store.count_by_state(filters.whole_label))
+        source = jobs_after(console.store, filters.after, batch)
+    position, matching_jobs, read = filters.after, list[Job](), 0
+    for job in islice(source, max(JOBS_READ_MAX, filters.size + 1)):
+        read += 1
+        position = JobPosition(job.created_at, job.job_id)
+        if is_listed(job) and matches(job, filters):
+            matching_jobs.append(job)
+        if len(matching_jobs) > filters.size:
+            break
+    is_full = len(matching_jobs) > filters.size
+    stopped_early = not is_full and next(source, None) is not None
+    shown = matching_jobs[: filters.size]
+    last = JobPosition(shown[-1].created_at, shown[-1].job_id) if is_full else position
+    next_page = filters.query(after=last) if is_full or stopped_early else None
+    waits = _waits(console, shown)
+    now = console.now
+    prices = console.cost_sources.prices()
+    rows = tuple(replace(job_row(job, now, waits.get(job.job_id)), cost=_cost(job, now, prices)) for job in shown)
+    return JobList(filters, rows, next_page, read, stopped_early, counts)
+
+
+def _waits(console: Console, jobs: list[Job]) -> dict[str, Wait]:
+    if not console.limits or not any(job.state is JobState.QUEUED for job in jobs):
+        return {}
+    return {wait.job_id: wait for wait in queued_jobs(console.store.live_jobs(), console.limits)}
+
+
+def job_row(job: Job, now: datetime, wait: Wait | None) -> JobRow:
+    running = (job.ended_at or now) - job.started_at if job.started_at else None
+    waited = (job.started_at or job.ended_at or now) - job.created_at
+    return JobRow(
+        job,
+        job_kind(job),
+        describe_origin(job),
+        duration_words(max(waited, timedelta())),
+        duration_words(running) if running is not None else "",
+        machine_words(job.plan),
+        situation(job, wait),
+    )
+
+
+def _cost(job: Job, now: datetime, prices: PriceList | Unknown) -> str:
+    """Return the cost that follows from the job document alone. The ledger of every job would be too much to read."""
+    if job.started_at is None or job.tuning is not None or isinstance(prices, Unknown):
+        return ""
+    hourly = hourly_cost(job.plan, prices)
+    seconds = Decimal(str(max(((job.ended_at or now) - job.started_at).total_seconds(), 0.0)))
+    return "" if isinstance(hourly, Unknown) else money_words(hourly * seconds / 3600, prices.currency)
+
+
+def job_kind(job: Job) -> str:
+    if job.tuning is not None:
+        return f"tuning, {job.tuning.ended} of {job.tuning.max_trials} trials"
+    return f"trial of {job.trial_of.job_id}" if job.trial_of else "job"
+
+
+def situation(job: Job, wait: Wait | None) -> str:
+    """Return why the job waits or how it ended, in one line; empty if it simply runs or succeeded."""
+    if job.error_message:
+        return summary(job.error_message)
+    if wait is not None:
+        return wait.sentence
+    if job.state is JobState.PREPARING and job.placement.round:
+        errors = job.placement.round
+        problem = f" (the last one: {job.placement.problem})" if job.placement.problem else ""
+        return f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested in {job.zone}."
+    return f"attempt {job.attempt}" if job.attempt > 1 and not job.state.is_terminal else ""
+
+
+def machine_words(plan: Plan) -> str:
+    """Return `1 x n1-standard-8 (chief), 4 x n1-standard-4 with 1 x nvidia-tesla-t4 (worker)`."""
+    return ", ".join(f"{_group_words(group)} ({group.task_type})" for group in plan.groups)
+
+
+def _group_words(group: TaskGroup) -> str:
+    if group.tpu is not None:
+        return f"{group.count} x {group.tpu.type}"
+    gpus = f" with {group.accelerator.count} x {group.accelerator.type}" if group.accelerator else ""
+    return f"{group.count} x {group.machine_type}{gpus}{', Spot' if group.spot else ''}"

@@ -1,0 +1,214 @@
+"""The page of one job: everything but its spec comes from the ledger."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import yaml
+
+from trainmaster.console.durations import duration_words
+from trainmaster.console.pages.cost_section import CostSection, read_cost_section
+from trainmaster.console.pages.job_list import job_kind, machine_words
+from trainmaster.console.pages.replica_rows import REPLICAS_MAX, ReplicaRow, replica_rows
+from trainmaster.console.pages.service import Console, NotFoundError
+from trainmaster.console.pages.times import parse_time
+from trainmaster.console.pages.view import View
+from trainmaster.console.svg import DrawnTimeline, draw
+from trainmaster.console.timeline import LANES_MAX, Timeline, read_timeline, zoom
+from trainmaster.core.decisions import Rule
+from trainmaster.core.events import ReplicaExited
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, State
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.tuning import tuning_job_id
+from trainmaster.core.reporting.explain import concerns, condense, is_news, next_steps, rules_passed_over
+from trainmaster.core.reporting.history import History, read_history
+from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.rules.admission_queue import wait_of_job
+from trainmaster.core.rules.messages import cause, summary
+from trainmaster.jobspec import JOB_ID
+from trainmaster.presentation.ml_units import Usage, usage
+
+DECISIONS_MAX: Final = 400
+"""Decisions on the page. A note has the number of older ones."""
+COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The exit or event that ended a failed job."""
+
+    headline: str
+    rule: int
+    replica: str
+    """The replica it was about; empty for the job as a whole."""
+    error: str
+    """The program's own error in one line."""
+    tail: str
+    """End of the program's output."""
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """A row of the table of decisions."""
+
+    entry: LedgerEntry
+    omitted: int
+    """Number of similar entries left out before it."""
+    replica: str
+    """Replica that it is about; empty: the job as a whole."""
+    changes: tuple[str, ...]
+    """Budgets before and after."""
+    passed_over: tuple[tuple[Rule, str], ...]
+    """Rules that did not apply, each with its condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """The page of one job."""
+
+    job: Job
+    kind: str
+    origin: str
+    """How it was submitted."""
+    machines: str
+    elapsed: str
+    """Time since it was submitted, until now or its end."""
+    usage: Usage
+    budgets: tuple[str, ...]
+    """Use of the budgets of the job, in words."""
+    next_sentences: tuple[str, ...]
+    """Sentences about what the job waits for; empty if it has ended."""
+    failure: Failure | None
+    timeline: DrawnTimeline | None
+    """None if the history of the job has expired."""
+    range: tuple[str, str]
+    """First and last time of the timeline, as its form shows them; both empty if there is no timeline."""
+    hidden_lanes: int
+    """Number of replicas without a lane."""
+    decisions: tuple[DecisionRow, ...]
+    """The newest decisions, in the order of their commits."""
+    decisions_omitted: int
+    """Number of older ones."""
+    replicas: tuple[ReplicaRow, ...]
+    cost: CostSection | None
+    """None for a tuning job, or if the history of the job has expired."""
+    spec: str
+    """The job as submitted, as YAML."""
+    view: View
+
+
+def find_job(console: Console, job_id: str) -> Job:
+    """Return the job. Raises NotFoundError if there is none, or its user deleted it."""
+    is_valid = JOB_ID.fullmatch(tuning_job_id(job_id)) is not None
+    loaded = console.store.load(job_id) if is_valid else None
+    if loaded is None or loaded.state.job.deleted_at is not None:
+        raise NotFoundError(f"there is no job {job_id}")
+    return loaded.state.job
+
+
+def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
+    """Return the page. Raises NotFoundError if there is no such job, or no such replica in `view`."""
+    job = find_job(console, job_id)
+    replica_id = parse_replica(view.replica, job) if view.replica else None
+    entries = console.ledgers.entries(job_id, has_ended=job.state.is_terminal)
+    history = read_history(entries)
+    now = console.now
+    state = history.state if history else State(job)
+    timeline = _timeline(history, now, view) if history else None
+    decisions, omitted = _decisions(entries, replica_id, view)
+    return JobPage(
+        job=job,
+        kind=job_kind(job),
+        origin=describe_origin(job),
+        machines=machine_words(job.plan),
+        elapsed=duration_words((job.ended_at or now) - job.created_at),
+        usage=usage(job, now, console.ml_unit_price),
+        budgets=(
+            f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",
+            f"{job.budgets.internal_used} of {INTERNAL_RETRIES_MAX} internal retries used",
+        ),
+        next_sentences=next_steps(
+            job, state.replicas, entries, wait_of_job(job, console.store.live_jobs, console.limits)
+        ),
+        failure=_failure(job, entries),
+        timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
+        range=(_second(timeline.start), _second(timeline.end)) if timeline else ("", ""),
+        hidden_lanes=timeline.hidden if timeline else 0,
+        decisions=decisions,
+        decisions_omitted=omitted,
+        replicas=replica_rows(state, REPLICAS_MAX if view.with_whole_table else LANES_MAX),
+        cost=read_cost_section(history, entries, now, console.cost_sources),
+        spec=yaml.safe_dump(json.loads(job.spec_json), sort_keys=False, allow_unicode=True, width=110),
+        view=view,
+    )
+
+
+def parse_replica(text: str, job: Job) -> ReplicaId:
+    """Return the replica of `worker-1`. Raises NotFoundError if the job has no such replica."""
+    try:
+        replica_id = ReplicaId.parse(text)
+    except ValueError:
+        replica_id = None
+    if replica_id is None or replica_id not in job.plan.replica_ids:
+        raise NotFoundError(f"{job.job_id} has no replica {text}")
+    return replica_id
+
+
+def _failure(job: Job, entries: tuple[LedgerEntry, ...]) -> Failure | None:
+    """Return what ended a job that did not succeed; the tail is that of the exit in the ledger."""
+    if not job.error_message:
+        return None
+    ended_by = next((entry for entry in reversed(entries) if entry.at == job.ended_at and is_news(entry)), None)
+    if ended_by is None:
+        return Failure(summary(job.error_message), 0, "", "", "", "")
+    event = ended_by.event
+    if not isinstance(event, ReplicaExited):
+        return Failure(summary(job.error_message), int(ended_by.decision.rule), "", "", "", ended_by.key)
+    subject = f"{event.subject.replica_id.words}, incarnation {event.subject.incarnation}"
+    return Failure(
+        summary(job.error_message), int(ended_by.decision.rule), subject, cause(event), event.tail.strip(), ended_by.key
+    )
+
+
+def _decisions(
+    entries: tuple[LedgerEntry, ...], replica_id: ReplicaId | None, view: View
+) -> tuple[tuple[DecisionRow, ...], int]:
+    """Return the newest decisions in the order of their commits, and the number of older ones."""
+    chosen = [entry for entry in entries if replica_id is None or concerns(entry, replica_id)]
+    shown = (
+        tuple((entry, 0) for entry in chosen)
+        if view.with_ignored
+        else condense(entry for entry in chosen if is_news(entry))
+    )
+    newest = shown[-DECISIONS_MAX:]
+    rows = tuple(_decision(entry, omitted, with_rules=view.with_ignored) for entry, omitted in newest)
+    return rows, len(shown) - len(newest)
+
+
+def _decision(entry: LedgerEntry, omitted: int, *, with_rules: bool) -> DecisionRow:
+    subject = getattr(entry.event, "subject", None)
+    before, after = entry.before, entry.after
+    changes = tuple(
+        f"{name.replace('_', ' ')}: {getattr(before, name)} → {getattr(after, name)}"
+        for name in COUNTERS
+        if getattr(before, name) != getattr(after, name) and before.attempt == after.attempt
+    )
+    passed_over = rules_passed_over(entry) if with_rules and entry.decision.rule > Rule.STALE else ()
+    return DecisionRow(entry, omitted, str(subject.replica_id) if subject else "", changes, passed_over)
+
+
+def _timeline(history: History, now: datetime, view: View) -> Timeline:
+    timeline = read_timeline(history, now, with_all=view.with_all_replicas)
+    if not (view.start or view.end):
+        return timeline
+    start, end = (parse_time(name, text) if text else None for name, text in (("from", view.start), ("to", view.end)))
+    return zoom(timeline, start, end)
+
+
+def _second(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

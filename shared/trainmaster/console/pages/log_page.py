@@ -1,0 +1,220 @@
+"""A page of a job's log: a window of its lines, filtered by Cloud Logging."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from trainmaster.console.pages.job_page import find_job
+from trainmaster.console.pages.log_window import (
+    LogPosition,
+    Window,
+    is_behind,
+    live_window,
+    newest_window,
+    parse_position,
+    position_of,
+    window_around,
+    window_from,
+)
+from trainmaster.console.pages.service import Console
+from trainmaster.console.printable import printable
+from trainmaster.core.model.job import Job, public_id
+from trainmaster.core.model.tuning import trial_number
+from trainmaster.core.reporting.job_log import SERVICE, task_base
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.presentation.log_reader import JOB, TASK, TRIAL, LogLine
+
+SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+EXPLORER: Final = "https://console.cloud.google.com/logs/query"
+FILTERS: Final = ("task", "severity", "text", "before", "around", "start", "follow", "gap")
+POSITIONS: Final = ("before", "around", "start", "follow", "gap")
+TASKS_MAX: Final = 200
+"""Replicas that the page suggests. Above this number, it has a text field, in which the user types the name."""
+_PARAMETERS: Final = {"start": "from"}
+_TASK: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilters:
+    """The filters and the position of a log page, from its address."""
+
+    task: str = ""
+    """Task name, such as `worker-replica-0` or `service`; empty: all."""
+    severity: str = ""
+    """Lowest severity; empty: all."""
+    text: str = ""
+    """Text that a line contains."""
+    before: str = ""
+    """Lines before this position: a time (RFC 3339), or `TIME/INSERT_ID`. Empty: the newest lines."""
+    around: str = ""
+    """Lines before and after this time; empty: no such limit."""
+    start: str = ""
+    """Lines from this position on; `from` in an address."""
+    follow: str = ""
+    """Position of the last line of the page that is being updated."""
+    gap: str = ""
+    """Position of the last line that was shown before the page fell behind for the first time."""
+
+    def query(self, **changes: str) -> str:
+        """Return the query of an address. `changes` replace filters."""
+        values = {name: getattr(self, name) for name in FILTERS} | changes
+        return urlencode({_PARAMETERS.get(name, name): value for name, value in values.items() if value})
+
+    def window_query(self, **changes: str) -> str:
+        """Return the query of another window with the same filters."""
+        return self.query(**(dict.fromkeys(POSITIONS, "") | changes))
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the page leaves lines out, or is not at the end of the log."""
+        return bool(self.task or self.severity or self.text or not self.is_newest)
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the page shows the end of the log, and is updated."""
+        return not (self.before or self.around or self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line in the form of the page, its text without control characters."""
+
+    line: LogLine
+    time: str
+    text: str
+    is_service: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Lines between two windows that a live page did not show."""
+
+    begin: str
+    end: str
+    """Times of the last line before it and of the first line after it."""
+    query: str
+    """Query of the page that shows its first lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """A page of the log."""
+
+    job: Job
+    filters: LogFilters
+    lines: tuple[Line, ...]
+    older: str | None
+    """Query of the page before; None: there are no older lines."""
+    newer: str | None
+    """Query of the page after; None: there are no newer lines."""
+    file: str
+    """Query of the filtered log as a file, which begins at `from` if the page does."""
+    update: str
+    """Query by which a live page is updated; empty: by its own address."""
+    gap: Gap | None
+    """Lines that a live page could not show."""
+    tasks: tuple[str, ...]
+    """Task names that the page suggests."""
+    replicas: int
+    """Number of all replicas, of which `tasks` may name the first ones only."""
+    explorer: str
+    """Address of the same lines in Logs Explorer."""
+    problem: str
+    """Why the log cannot be read; empty: it was read."""
+
+
+def read_log_filters(args: Mapping[str, str]) -> LogFilters:
+    """Return the filters of an address. Raises PermanentError for a wrong severity, task or time."""
+    filters = LogFilters(*(args.get(_PARAMETERS.get(name, name), "").strip() for name in FILTERS))
+    if filters.severity and filters.severity not in SEVERITIES:
+        raise PermanentError(f"severity: must be one of {', '.join(SEVERITIES)}")
+    if filters.task and not _TASK.fullmatch(filters.task):
+        raise PermanentError("task: must be a task name, such as worker-replica-0 or service")
+    for name in POSITIONS:
+        if value := getattr(filters, name):
+            parse_position(_PARAMETERS.get(name, name), value)
+    return filters
+
+
+def read_log_page(console: Console, job_id: str, filters: LogFilters) -> LogPage:
+    """Return the page, which names the problem if the log cannot be read. Raises PermanentError for an unknown job."""
+    job = find_job(console, job_id)
+    query = log_query(job, filters)
+    problem, window = "", Window(())
+    try:
+        window = _window(console, query, filters)
+    except (PermanentError, TemporaryError) as error:
+        problem = f"{error}. Reading logs needs the role roles/logging.viewer on the project {console.project}."
+    lines = window.lines
+    first, last = (str(position_of(lines[0])), str(position_of(lines[-1]))) if lines else ("", "")
+    gap_begin = _gap_begin(window, filters)
+    return LogPage(
+        job,
+        filters,
+        tuple(_line(line) for line in lines),
+        filters.window_query(before=first) if lines and window.has_older else None,
+        filters.window_query(start=last) if lines and window.has_newer else None,
+        filters.window_query(start=filters.start),
+        filters.window_query(follow=last or filters.follow, gap=gap_begin),
+        _gap(gap_begin, window, filters) if gap_begin and lines else None,
+        _tasks(job),
+        0 if job.tuning else len(job.plan.replica_ids),
+        f"{EXPLORER};query={quote(query, safe='')}?project={console.project}",
+        problem,
+    )
+
+
+def _window(console: Console, query: str, filters: LogFilters) -> Window:
+    if filters.start:
+        return window_from(console.read_log, query, parse_position("from", filters.start))
+    if filters.around:
+        return window_around(console.read_log, query, filters.around)
+    if filters.before:
+        return newest_window(console.read_log, query, parse_position("before", filters.before))
+    return live_window(console.read_log, query, parse_position("follow", filters.follow) if filters.follow else None)
+
+
+def _gap_begin(window: Window, filters: LogFilters) -> str:
+    """Return the last line that a live page showed before it fell behind for the first time; empty: it never did.
+
+    Lines may be missing if the oldest line of the window is newer than the last line of the previous update.
+    """
+    if filters.gap or not filters.follow:
+        return filters.gap
+    return filters.follow if is_behind(window, parse_position("follow", filters.follow)) else ""
+
+
+def _gap(begin: str, window: Window, filters: LogFilters) -> Gap:
+    position: LogPosition = parse_position("gap", begin)
+    return Gap(position.time, window.lines[0].timestamp, filters.window_query(start=begin))
+
+
+def log_query(job: Job, filters: LogFilters) -> str:
+    """Return the filter in the Logging query language, without the position of the window."""
+    begin = job.created_at - timedelta(minutes=1)
+    parts = [f'{JOB}="{public_id(job.job_id)}"', f'timestamp>="{begin.isoformat()}"']
+    if trial := trial_number(job.job_id):
+        parts.append(f'{TRIAL}="{trial}"')
+    parts += [f'{TASK}="{filters.task}"'] if filters.task else []
+    parts += [f"severity>={filters.severity}"] if filters.severity else []
+    if filters.text:
+        text = json.dumps(filters.text, ensure_ascii=False)
+        parts.append(f"(jsonPayload.message:{text} OR textPayload:{text})")
+    return " AND ".join(parts)
+
+
+def _line(line: LogLine) -> Line:
+    return Line(line, line.timestamp[11:23], printable(line.message), line.task == SERVICE)
+
+
+def _tasks(job: Job) -> tuple[str, ...]:
+    """Return the task names of the job's first replicas, and that of the service."""
+    replica_ids = () if job.tuning else job.plan.replica_ids[:TASKS_MAX]
+    names = [f"{task_base(replica_id.task_type, job.plan.dialect)}-{replica_id.index}" for replica_id in replica_ids]
+    return (SERVICE, *names)

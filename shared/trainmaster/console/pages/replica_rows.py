@@ -1,0 +1,53 @@
+"""The table of replicas on a job's page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from trainmaster.core.model.job import RESTARTS_MAX, State
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm_names import vm_name
+
+REPLICAS_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """One replica in the table."""
+
+    replica_id: ReplicaId
+    state: str
+    incarnation: int
+    vm: str
+    """Name of its VM."""
+    vm_generation: int
+    restarts: str
+    """Restarts used, and their limit."""
+    replaced: int
+    """How often its VM was replaced."""
+    collateral: int
+    """Number of its collateral exits."""
+
+
+def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
+    """Return rows of at most `limit` replicas, those with incidents first."""
+    has_ended = state.job.state.is_terminal
+    return tuple(
+        ReplicaRow(
+            replica.replica_id,
+            "ended" if has_ended and replica.state != "COMPLETED" else replica.state.lower(),
+            replica.incarnation,
+            vm_name(state.job.job_id, replica.replica_id),
+            replica.vm_generation,
+            f"{replica.restarts_used} of {RESTARTS_MAX}",
+            replica.replaced,
+            replica.collateral,
+        )
+        for replica in sorted(state.replicas, key=_has_no_incident)[:limit]
+    )
+
+
+def _has_no_incident(replica: Replica) -> bool:
+    return not (replica.restarts_used or replica.replaced or replica.collateral or replica.incarnation > 1)

@@ -1,0 +1,82 @@
+"""Submitting a job again: the same spec under a new id, or a changed one; and what became of a submission."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import yaml
+
+from trainmaster.console.pages.service import Console, NotFoundError
+from trainmaster.core.model.job import Job
+from trainmaster.jobspec import JOB_ID, InvalidJob, Problem, accept, job_id_from, read_document
+
+STORED_MAX: Final = timedelta(seconds=60)
+"""How long the function submit may take until the job is stored or refused."""
+_TIME_SUFFIX: Final = re.compile(r"_\d{8}_?\d{6}$")
+_ID_FIELDS: Final = ("jobId", "job_id")
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionForm:
+    """The form that submits a job again."""
+
+    job: Job
+    job_id: str
+    """Id of the new job."""
+    text: str
+    """The job file as YAML, without its job id."""
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionStatus:
+    """The result of a submission."""
+
+    job_id: str
+    is_stored: bool
+    problems: tuple[str, ...]
+    """Why it was refused; empty: it was not."""
+    is_late: bool
+    """Whether it should have been stored or refused long ago."""
+
+    @property
+    def is_pending(self) -> bool:
+        return not (self.is_stored or self.problems)
+
+
+def new_form(console: Console, job: Job) -> SubmissionForm:
+    """Return the form with the job's own spec, and an id derived from its id and the time."""
+    if job.trial_of is not None:
+        raise NotFoundError(f"{job.job_id} is a trial, which only {job.trial_of.job_id} submits")
+    document = {name: value for name, value in json.loads(job.spec_json).items() if name not in _ID_FIELDS}
+    suffix = console.now.strftime("%Y%m%d_%H%M%S")
+    job_id = job_id_from(_TIME_SUFFIX.sub("", job.job_id), suffix)
+    return SubmissionForm(job, job_id, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110))
+
+
+def check_submission(console: Console, form: SubmissionForm, source: str) -> Mapping[str, Any]:
+    """Return the job file of a form as it can be published. Raises InvalidJob with every problem."""
+    document = {**read_document(form.text.encode(), "spec.yaml"), "jobId": form.job_id}
+    document.pop("job_id", None)
+    accept(document, default_job_id=None)
+    loaded = console.store.load(form.job_id)
+    if loaded is not None and loaded.state.job.submission != source:
+        raise InvalidJob([Problem("jobId", f"is used: {form.job_id} exists, and ids are never used again", "digits_2")])
+    return document
+
+
+def read_status(console: Console, job_id: str, source: str, published_at: datetime) -> SubmissionStatus:
+    """Return what became of a submission. Raises NotFoundError for an id that no job can have."""
+    if not JOB_ID.fullmatch(job_id):
+        raise NotFoundError(f"there is no submission of {job_id}")
+    loaded = console.store.load(job_id)
+    if loaded is not None and loaded.state.job.submission == source:
+        return SubmissionStatus(job_id, is_stored=True, problems=(), is_late=False)
+    problems = next((item.problems for item in console.store.rejections() if item.source == source), ())
+    is_late = console.clock() - published_at > STORED_MAX
+    return SubmissionStatus(job_id, is_stored=False, problems=problems, is_late=is_late)

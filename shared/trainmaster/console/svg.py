@@ -1,0 +1,163 @@
+"""The timeline as shapes of an SVG image. Positions are in its units; colours are classes of the style sheet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from trainmaster.console.durations import duration_words
+from trainmaster.console.time_scale import TimeScale, time_scale
+from trainmaster.console.timeline import Bar, Lane, Mark, MarkKind, Timeline
+
+LABEL_WIDTH: Final = 110.0
+WIDTH: Final = 1000.0
+"""Width of the whole image."""
+LANE_HEIGHT: Final = 26.0
+AXIS_HEIGHT: Final = 24.0
+BAR_WIDTH_MIN: Final = 1.5
+TICKS: Final = 4
+
+MARK_SHAPES: Final = {
+    MarkKind.EXIT: "M0-6A6 6 0 1 1 0 6A6 6 0 1 1 0-6Z",
+    MarkKind.OUT_OF_MEMORY: "M-6-6H6V6H-6Z",
+    MarkKind.PREEMPTION: "M-7-5H7L0 7Z",
+    MarkKind.MAINTENANCE: "M0-7L7 0L0 7L-7 0Z",
+    MarkKind.VM_LOST: "M-6-4L-4-6L0-2L4-6L6-4L2 0L6 4L4 6L0 2L-4 6L-6 4L-2 0Z",
+    MarkKind.HELD: "M-5-6H-1V6H-5ZM1-6H5V6H1Z",
+    MarkKind.REACTIVATED: "M-7 0L0-7V-3H7V3H0V7Z",
+    MarkKind.CAPACITY: "M0-6A6 6 0 1 1 0 6A6 6 0 1 1 0-6ZM-4-1.2V1.2H4V-1.2Z",
+    MarkKind.RERUN: "M-6-7L6 0L-6 7Z",
+    MarkKind.DEADLINE: "M-6-7H6L1 0L6 7H-6L-1 0Z",
+    MarkKind.CANCELLED: "M-6-6H6V6H-6ZM-3-3V3H3V-3Z",
+    MarkKind.FAILED: "M-2-7H2V2H-2ZM-2 4H2V7H-2Z",
+    MarkKind.SUCCEEDED: "M-7 0L-4-3L-1 0L5-6L7-4L-1 5Z",
+}
+"""Path of each kind of mark around the origin: kinds differ in shape, not only in colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBar:
+    """A span of a lane, with its position in the image."""
+
+    x: float
+    width: float
+    kind: str
+    title: str
+    """The span in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnMark:
+    """A mark of a lane, with its position and shape."""
+
+    x: float
+    kind: str
+    path: str
+    title: str
+    key: str
+    """Key of the ledger entry that the mark leads to."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLane:
+    """A lane with its spans and marks."""
+
+    name: str
+    y: float
+    words: str
+    """The lane in a sentence, for screen readers."""
+    bars: tuple[DrawnBar, ...]
+    marks: tuple[DrawnMark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A label of the time axis."""
+
+    x: float
+    label: str
+    anchor: str
+    """Value of `text-anchor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnGap:
+    """A stretch that is drawn shorter."""
+
+    x: float
+    width: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnTimeline:
+    """The whole image."""
+
+    width: float
+    height: float
+    lanes: tuple[DrawnLane, ...]
+    attempts: tuple[tuple[float, int], ...]
+    """Position and number of each attempt but the first."""
+    gaps: tuple[DrawnGap, ...]
+    ticks: tuple[Tick, ...]
+    legend: tuple[str, ...]
+    """Phases and states that occur, in the order of their first occurrence."""
+    symbols: tuple[tuple[str, str], ...]
+    """Kinds of marks that occur, with their paths."""
+
+
+def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
+    """Return the shapes of a timeline."""
+    scale = time_scale(timeline, WIDTH - LABEL_WIDTH - 12, shortens_gaps=shortens_gaps)
+    lanes = tuple(
+        _lane(lane, AXIS_HEIGHT + index * LANE_HEIGHT, scale, timeline.end) for index, lane in enumerate(timeline.lanes)
+    )
+    marks = {mark.kind: MARK_SHAPES[mark.kind] for lane in timeline.lanes for mark in lane.marks}
+    labels = dict.fromkeys(bar.kind for lane in lanes[1:] or lanes for bar in lane.bars)
+    return DrawnTimeline(
+        WIDTH,
+        AXIS_HEIGHT + len(lanes) * LANE_HEIGHT + 4,
+        lanes,
+        tuple((_x(scale, at), number) for number, at in enumerate(timeline.attempts, start=2)),
+        tuple(DrawnGap(round(LABEL_WIDTH + gap.x, 1), round(gap.width, 1), gap.words) for gap in scale.gaps),
+        tuple(_ticks(timeline, scale)),
+        tuple(labels),
+        tuple((kind.value, path) for kind, path in marks.items()),
+    )
+
+
+def _x(scale: TimeScale, at: datetime) -> float:
+    return round(LABEL_WIDTH + scale.x(at), 1)
+
+
+def _lane(lane: Lane, y: float, scale: TimeScale, end: datetime) -> DrawnLane:
+    bars = tuple(_bar(bar, scale, end) for bar in lane.bars if (bar.end or end) > bar.start or len(lane.bars) == 1)
+    marks = tuple(_mark(mark, scale) for mark in lane.marks)
+    last = f" Now {lane.bars[-1].label}." if lane.bars and lane.bars[-1].end is None else ""
+    incidents = f"{len(marks)} mark{'' if len(marks) == 1 else 's'}" if marks else "no incidents"
+    return DrawnLane(lane.name, y, f"{lane.name}: {len(bars)} spans, {incidents}.{last}", bars, marks)
+
+
+def _bar(bar: Bar, scale: TimeScale, end: datetime) -> DrawnBar:
+    x = _x(scale, bar.start)
+    return DrawnBar(x, max(round(_x(scale, bar.end or end) - x, 1), BAR_WIDTH_MIN), bar.label, bar.title)
+
+
+def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
+    rule = f" (rule {mark.rule})" if mark.rule else ""
+    title = f"{mark.at:%H:%M:%S} {mark.kind}: {mark.text}{rule}"
+    return DrawnMark(
+        _x(scale, mark.at), mark.kind.value.replace(" ", "-").lower(), MARK_SHAPES[mark.kind], title, mark.key
+    )
+
+
+def _ticks(timeline: Timeline, scale: TimeScale) -> list[Tick]:
+    """Return ticks at equal distances, each labelled with the time since the job's creation."""
+    ticks = []
+    for number in range(TICKS + 1):
+        position = (WIDTH - LABEL_WIDTH - 12) * number / TICKS
+        anchor = "end" if number == TICKS else "middle" if number else "start"
+        label = f"+{duration_words(scale.at(position) - timeline.start)}" if number else f"{timeline.start:%H:%M:%S}"
+        ticks.append(Tick(round(LABEL_WIDTH + position, 1), label, anchor))
+    return ticks

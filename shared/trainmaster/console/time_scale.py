@@ -1,0 +1,87 @@
+"""Times as positions on the timeline, with long stretches without a change drawn shorter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+from trainmaster.console.durations import duration_words
+from trainmaster.console.timeline import Timeline
+
+GAP_SHARE: Final = 0.4
+"""Share of the whole time above which a stretch without any change is drawn shorter."""
+GAP_DRAWN: Final = 0.1
+"""Share of the width that such a stretch gets."""
+PLAIN_SHARE_MIN: Final = 0.02
+"""Share of the time outside such stretches below which nothing is drawn shorter: a job that simply ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch without any change, which is drawn shorter."""
+
+    start: datetime
+    end: datetime
+    x: float
+    width: float
+
+    @property
+    def words(self) -> str:
+        return f"{duration_words(self.end - self.start)} without a change, drawn shorter"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """Maps times to positions, piece by piece: long stretches without any change are drawn shorter."""
+
+    points: tuple[tuple[datetime, float], ...]
+    """Times and their positions, in order; linear in between."""
+    gaps: tuple[Gap, ...]
+
+    def x(self, at: datetime) -> float:
+        """Return the position of a time; that of the nearest end for times outside."""
+        for (begin, left), (end, right) in pairwise(self.points):
+            if at <= end:
+                share = (at - begin) / (end - begin) if end > begin else 0.0
+                return left + max(share, 0.0) * (right - left)
+        return self.points[-1][1]
+
+    def at(self, x: float) -> datetime:
+        """Return the time at a position."""
+        for (begin, left), (end, right) in pairwise(self.points):
+            if x <= right and right > left:
+                return begin + (end - begin) * ((x - left) / (right - left))
+        return self.points[-1][0]
+
+
+def time_scale(timeline: Timeline, width: float, *, shortens_gaps: bool = True) -> TimeScale:
+    """Return the scale of a timeline on `width` units."""
+    changes = {timeline.start, timeline.end}
+    changes |= {bar.start for lane in timeline.lanes for bar in lane.bars}
+    changes |= {bar.end for lane in timeline.lanes for bar in lane.bars if bar.end is not None}
+    changes |= {mark.at for lane in timeline.lanes for mark in lane.marks}
+    moments = sorted(min(max(at, timeline.start), timeline.end) for at in changes)
+    pieces = list(pairwise(moments))
+    total = (timeline.end - timeline.start).total_seconds() or 1.0
+    is_gap = [
+        shortens_gaps and len(pieces) > 1 and (end - begin).total_seconds() > GAP_SHARE * total for begin, end in pieces
+    ]
+    plain_s = sum((end - begin).total_seconds() for (begin, end), gap in zip(pieces, is_gap, strict=True) if not gap)
+    if plain_s < PLAIN_SHARE_MIN * total:
+        is_gap, plain_s = [False] * len(pieces), total
+    plain_width = width * (1 - GAP_DRAWN * sum(is_gap))
+    points, gaps, x = [(timeline.start, 0.0)], [], 0.0
+    for (begin, end), gap in zip(pieces, is_gap, strict=True):
+        length = width * GAP_DRAWN if gap else plain_width * (end - begin).total_seconds() / plain_s
+        gaps += [Gap(begin, end, x, length)] if gap else []
+        x += length
+        points.append((end, x))
+    return TimeScale(_merged(points, {gap.end for gap in gaps} | {gap.start for gap in gaps}), tuple(gaps))
+
+
+def _merged(points: list[tuple[datetime, float]], borders: set[datetime]) -> tuple[tuple[datetime, float], ...]:
+    """Return the points that the mapping needs: its ends and the borders of gaps."""
+    last = len(points) - 1
+    return tuple(point for index, point in enumerate(points) if index in (0, last) or point[0] in borders)

@@ -1,0 +1,229 @@
+"""The timeline of a job: a lane for the job and one for each replica, with spans and marks, from the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from trainmaster.console.durations import duration_words
+from trainmaster.core.actions import (
+    AcceptJob,
+    BeginPreparing,
+    BeginRunning,
+    CancelJob,
+    CompleteTuning,
+    ContinueProvisioning,
+    FailJob,
+    HoldReplica,
+    Ignore,
+    ReactivateReplica,
+    RefundCharge,
+    RerunJob,
+    SucceedJob,
+)
+from trainmaster.core.events import DeadlinePassed, ReplicaEvent, ReplicaExited, VmLost, VmReady
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.reporting.history import History
+from trainmaster.core.reporting.phases import Span, job_spans, replica_spans
+from trainmaster.errors import PermanentError
+
+LANES_MAX: Final = 100
+"""Replicas above which only those with incidents are shown, unless the user asks for all."""
+
+
+class MarkKind(StrEnum):
+    """What happened at a moment. Each kind has its own shape."""
+
+    EXIT = "exit"
+    OUT_OF_MEMORY = "out of memory"
+    PREEMPTION = "preemption"
+    MAINTENANCE = "maintenance"
+    VM_LOST = "VM lost"
+    HELD = "held"
+    REACTIVATED = "reactivated"
+    CAPACITY = "capacity error"
+    RERUN = "rerun"
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An incident or a decision worth a symbol."""
+
+    at: datetime
+    kind: MarkKind
+    key: str
+    """Key of the ledger entry."""
+    replica_id: ReplicaId | None
+    """None: it concerns the job as a whole."""
+    text: str
+    """The decision in one sentence."""
+    rule: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A span in words and times, of the job or of a replica."""
+
+    label: str
+    """The phase, or the job's state in lower case."""
+    start: datetime
+    end: datetime | None
+    """None: it has not ended."""
+    title: str
+    """The whole span in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A row of the timeline."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All lanes, the job's own first."""
+
+    lanes: tuple[Lane, ...]
+    hidden: int
+    """Number of replicas that are not shown."""
+    attempts: tuple[datetime, ...]
+    """When each attempt but the first began."""
+    start: datetime
+    end: datetime
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """All marks of all lanes in the order of time."""
+        return tuple(sorted((mark for lane in self.lanes for mark in lane.marks), key=lambda mark: mark.at))
+
+
+def read_timeline(history: History, now: datetime, *, with_all: bool = False) -> Timeline:
+    """Return the timeline until the job's end, or until now.
+
+    Above `LANES_MAX` replicas, only those with a mark have a lane, at most `LANES_MAX`; `with_all` shows every replica.
+    """
+    job = history.state.job
+    marks = [mark for step in history.steps if (mark := _mark(step.entry)) is not None]
+    by_replica: dict[ReplicaId | None, list[Mark]] = {}
+    for mark in marks:
+        by_replica.setdefault(mark.replica_id, []).append(mark)
+    replica_ids = () if job.tuning else job.plan.replica_ids
+    shown = _replicas_with_lanes(replica_ids, by_replica, with_all=with_all)
+    spans = _by_replica(replica_spans(history))
+    end = job.ended_at or max(now, history.steps[-1].entry.at)
+    lanes = [_job_lane(history, tuple(by_replica.get(None, ())), now)]
+    lanes += [_lane(replica_id, spans[replica_id], tuple(by_replica.get(replica_id, ())), end) for replica_id in shown]
+    attempts = tuple(step.entry.at for step in history.steps if step.begins_attempt)[1:]
+    return Timeline(tuple(lanes), len(replica_ids) - len(shown), attempts, job.created_at, end)
+
+
+def zoom(timeline: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
+    """Return the part of the timeline between two times. Spans that cross its borders are cut there."""
+    first = max(start or timeline.start, timeline.start)
+    last = min(end or timeline.end, timeline.end)
+    if first >= last:
+        raise PermanentError(
+            f"from, to: must be a range of the job's time, {timeline.start.isoformat()} to {timeline.end.isoformat()}"
+        )
+    lanes = tuple(_cut(lane, first, last) for lane in timeline.lanes)
+    attempts = tuple(at for at in timeline.attempts if first <= at <= last)
+    return replace(timeline, lanes=lanes, attempts=attempts, start=first, end=last)
+
+
+def _cut(lane: Lane, first: datetime, last: datetime) -> Lane:
+    bars = tuple(
+        replace(bar, start=max(bar.start, first), end=None if bar.end is None else min(bar.end, last))
+        for bar in lane.bars
+        if bar.start <= last and (bar.end is None or bar.end >= first)
+    )
+    return replace(lane, bars=bars, marks=tuple(mark for mark in lane.marks if first <= mark.at <= last))
+
+
+def _replicas_with_lanes(
+    replica_ids: tuple[ReplicaId, ...], marks: Mapping[ReplicaId | None, list[Mark]], *, with_all: bool
+) -> tuple[ReplicaId, ...]:
+    if with_all or len(replica_ids) <= LANES_MAX:
+        return replica_ids
+    return tuple(replica_id for replica_id in replica_ids if replica_id in marks)[:LANES_MAX]
+
+
+def _by_replica(spans: Iterable[Span]) -> dict[ReplicaId, list[Span]]:
+    result: dict[ReplicaId, list[Span]] = {}
+    for span in spans:
+        result.setdefault(span.replica_id, []).append(span)
+    return result
+
+
+def _job_lane(history: History, marks: tuple[Mark, ...], now: datetime) -> Lane:
+    bars = tuple(
+        Bar(
+            span.state.lower(),
+            span.start,
+            span.end,
+            f"{span.state} for {duration_words((span.end or now) - span.start)}",
+        )
+        for span in job_spans(history)
+    )
+    return Lane("job", bars, marks)
+
+
+def _lane(replica_id: ReplicaId, spans: list[Span], marks: tuple[Mark, ...], now: datetime) -> Lane:
+    return Lane(replica_id.words, tuple(_bar(span, now) for span in spans), marks)
+
+
+def _bar(span: Span, now: datetime) -> Bar:
+    name = f"attempt {span.attempt}, incarnation {span.incarnation}"
+    lasted = duration_words(timedelta(seconds=span.seconds(now)))
+    title = f"{span.replica_id.words}, {name}: {span.phase} for {lasted}, VM generation {span.vm_generation}"
+    return Bar(span.phase.value, span.start, span.end, title)
+
+
+def _mark(entry: LedgerEntry) -> Mark | None:
+    kind = _kind(entry)
+    if kind is None:
+        return None
+    event = entry.event
+    replica_id = event.subject.replica_id if isinstance(event, ReplicaEvent) else None
+    return Mark(entry.at, kind, entry.key, replica_id, entry.decision.text, int(entry.decision.rule))
+
+
+def _kind(entry: LedgerEntry) -> MarkKind | None:
+    """Return the kind of mark that an entry gets; None for the normal course of a job and for ignored events."""
+    event, action = entry.event, entry.decision.action
+    if isinstance(action, Ignore | AcceptJob | BeginPreparing | BeginRunning | RefundCharge) or isinstance(
+        event, VmReady
+    ):
+        return None
+    if isinstance(event, DeadlinePassed):
+        return MarkKind.DEADLINE
+    if isinstance(event, ReplicaExited) and not event.succeeded:
+        if isinstance(action, HoldReplica):
+            return MarkKind.HELD
+        return MarkKind.OUT_OF_MEMORY if event.out_of_memory else MarkKind.EXIT
+    if isinstance(event, VmLost):
+        return _LOSSES.get(event.cause, MarkKind.VM_LOST)
+    return next((kind for action_type, kind in _KINDS.items() if isinstance(action, action_type)), None)
+
+
+_LOSSES: Final = {LossCause.PREEMPTION: MarkKind.PREEMPTION, LossCause.MAINTENANCE: MarkKind.MAINTENANCE}
+_KINDS: Final = {
+    ContinueProvisioning: MarkKind.CAPACITY,
+    ReactivateReplica: MarkKind.REACTIVATED,
+    RerunJob: MarkKind.RERUN,
+    FailJob: MarkKind.FAILED,
+    CancelJob: MarkKind.CANCELLED,
+    SucceedJob: MarkKind.SUCCEEDED,
+    CompleteTuning: MarkKind.SUCCEEDED,
+}

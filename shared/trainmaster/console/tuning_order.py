@@ -1,0 +1,102 @@
+"""Order of the trials table, from the address: `?sort=COLUMN&order=asc|desc`; without it, the best first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from trainmaster.console.tuning_brush import Brush
+from trainmaster.core.model.search_space import Parameter, ParameterKind
+from trainmaster.core.model.tuning import Trial, Tuning
+from trainmaster.errors import PermanentError
+
+ORDERS: Final = ("asc", "desc")
+PARAMETER: Final = "parameter:"
+"""Prefix of a parameter in the address, which may have the name of another column."""
+VALUE: Final = "value"
+"""Column of the metric in the address. Its header has the name of the metric."""
+_COLUMNS: Final = ("trial", "state", VALUE, "step", "started", "took")
+
+Sortable = float | str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOrder:
+    """Column and direction; an empty column: the best trial first, as the goal says."""
+
+    column: str = ""
+    order: str = "asc"
+
+    def next_query(self, column: str, brushes: Iterable[Brush], *, whole: bool) -> str:
+        """Return the query that sorts by the column, or reverses it. The ranges of the axes stay."""
+        order = "desc" if column == self.column and self.order == "asc" else "asc"
+        return TrialOrder(column, order).query(brushes, whole=whole)
+
+    def query(self, brushes: Iterable[Brush], *, whole: bool) -> str:
+        """Return the query of the table in this order."""
+        pairs = [("sort", self.column), ("order", self.order)] if self.column else []
+        pairs += [("table", "1")] if whole else []
+        return urlencode([*pairs, *(("brush", brush.text) for brush in brushes)])
+
+    def without_column(self, brushes: Iterable[Brush], *, whole: bool) -> str:
+        """Return the query of the table with the best trial first."""
+        return TrialOrder().query(brushes, whole=whole)
+
+    def words(self, tuning: Tuning) -> str:
+        """Return the name of the column, as its header has it."""
+        return tuning.metric_tag if self.column == VALUE else self.column.removeprefix(PARAMETER)
+
+    def aria_sort(self, column: str) -> str:
+        """Return the value of `aria-sort` of the column's header."""
+        if column != self.column:
+            return "none"
+        return "ascending" if self.order == "asc" else "descending"
+
+
+def read_order(sort: str, order: str, tuning: Tuning) -> TrialOrder:
+    """Parse the address. Raises PermanentError that names the parameter and its values."""
+    columns = (*_COLUMNS, *(f"{PARAMETER}{parameter.name}" for parameter in tuning.parameters))
+    if order not in ("", *ORDERS):
+        raise PermanentError(f"order: must be one of {', '.join(ORDERS)}, or be left out")
+    if sort and sort not in columns:
+        raise PermanentError(f"sort: must be one of {', '.join(columns)}, or be left out")
+    return TrialOrder(sort, order or "asc")
+
+
+def sorted_trials(tuning: Tuning, order: TrialOrder) -> list[Trial]:
+    """Return all trials in the order. Trials without a value in the column come last in both directions."""
+    trials = list(tuning.best_first())
+    if not order.column:
+        return trials
+    key = _key_of(order.column, tuning)
+    present = [(value, trial) for trial in trials if (value := key(trial)) is not None]
+    present.sort(key=lambda pair: pair[0], reverse=order.order == "desc")
+    return [trial for _, trial in present] + [trial for trial in trials if key(trial) is None]
+
+
+def _key_of(column: str, tuning: Tuning) -> Callable[[Trial], Sortable | None]:
+    if column.startswith(PARAMETER):
+        names = [parameter.name for parameter in tuning.parameters]
+        index = names.index(column.removeprefix(PARAMETER))
+        return lambda trial: _parameter_value(tuning.parameters[index], trial.values[index])
+    keys: dict[str, Callable[[Trial], Sortable | None]] = {
+        "trial": lambda trial: trial.number,
+        "state": lambda trial: trial.state.value,
+        "value": lambda trial: trial.latest.value if trial.latest and not math.isnan(trial.latest.value) else None,
+        "step": lambda trial: trial.latest.step if trial.latest else None,
+        "started": lambda trial: trial.started_at.timestamp() if trial.started_at else None,
+        "took": _seconds,
+    }
+    return keys[column]
+
+
+def _seconds(trial: Trial) -> float | None:
+    return (trial.ended_at - trial.started_at).total_seconds() if trial.started_at and trial.ended_at else None
+
+
+def _parameter_value(parameter: Parameter, value: str) -> Sortable:
+    """Numbers sort as numbers, categories as words."""
+    return value if parameter.kind is ParameterKind.CATEGORICAL else float(value)

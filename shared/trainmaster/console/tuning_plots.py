@@ -1,0 +1,180 @@
+"""Plots of a tuning job: the objective over trials, and parallel coordinates of the parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale
+from trainmaster.core.model.tuning import Goal, Trial, Tuning
+
+WIDTH: Final = 1000.0
+HEIGHT: Final = 240.0
+MARGIN: Final = 40.0
+SHADES: Final = 5
+"""Classes of colour for the objective, from the worst (0) to the best (4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One trial."""
+
+    x: float
+    y: float
+    state: str
+    title: str
+    number: int
+    """Number of the trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectivePlot:
+    """One dot per measured trial, and the best value so far as a line."""
+
+    dots: tuple[Dot, ...]
+    best: str
+    """Points of the line."""
+    low: str
+    high: str
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The axis of a parameter or of the objective."""
+
+    name: str
+    x: float
+    top: str
+    """Label of the upper end."""
+    bottom: str
+    """Label of the lower end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLine:
+    """The line of one trial."""
+
+    number: int
+    """Number of the trial."""
+    points: str
+    """Points of the line."""
+    shade: int | None
+    """None: the trial has no value."""
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelCoordinates:
+    """All axes and lines."""
+
+    axes: tuple[Axis, ...]
+    lines: tuple[TrialLine, ...]
+
+
+def objective_plot(tuning: Tuning) -> ObjectivePlot | None:
+    """Return the plot; None if no trial has a value."""
+    measured = [(trial, trial.measurement.value) for trial in tuning.trials if trial.measurement]
+    finite = [value for _, value in measured if math.isfinite(value)]
+    if not finite:
+        return None
+    low, high = min(finite), max(finite)
+    last = max(trial.number for trial in tuning.trials)
+    dots, line, best = [], [], None
+    better = max if tuning.goal is Goal.MAXIMIZE else min
+    for trial, value in measured:
+        if not math.isfinite(value):
+            continue
+        x = MARGIN + (WIDTH - 2 * MARGIN) * ((trial.number - 1) / max(last - 1, 1))
+        dots.append(Dot(_round(x), _y(_share(value, low, high)), trial.state.lower(), trial_words(trial), trial.number))
+        following = value if best is None else better(best, value)
+        if best is not None:
+            line.append(f"{_round(x)},{_y(_share(best, low, high))}")
+        line.append(f"{_round(x)},{_y(_share(following, low, high))}")
+        best = following
+    return ObjectivePlot(tuple(dots), " ".join(line), f"{low:g}", f"{high:g}")
+
+
+def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
+    """Return an axis per parameter and one for the objective, and a line per trial.
+
+    A trial without a value ends at the bottom of the last axis, and has no shade.
+    """
+    values = [trial.measurement.value for trial in tuning.trials if trial.measurement]
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    count = len(tuning.parameters)
+    xs = [_round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1)) for index in range(count + 1)]
+    axes = [
+        Axis(parameter.name, x, _top(parameter), _bottom(parameter))
+        for parameter, x in zip(tuning.parameters, xs, strict=False)
+    ]
+    axes.append(Axis(tuning.metric_tag, xs[-1], f"{high:g}" if finite else "", f"{low:g}" if finite else ""))
+    lines = [_trial_line(trial, tuning, xs, low, high) for trial in tuning.trials]
+    return ParallelCoordinates(tuple(axes), tuple(lines))
+
+
+def objective_positions(tuning: Tuning) -> dict[int, float]:
+    """Return the positions of the trials' values on the axis of the metric, from 0 to 1: trial number → position."""
+    values = {trial.number: trial.measurement.value for trial in tuning.trials if trial.measurement}
+    finite = {number: value for number, value in values.items() if math.isfinite(value)}
+    low, high = min(finite.values(), default=0.0), max(finite.values(), default=0.0)
+    return {number: _share(value, low, high) for number, value in finite.items()}
+
+
+def trial_words(trial: Trial) -> str:
+    """Return the trial in a few words, which a plot may repeat a thousand times. The table has its parameters."""
+    if trial.latest and math.isfinite(trial.latest.value):
+        return f"trial {trial.number}: {trial.latest.value:.4g}"
+    return f"trial {trial.number} {trial.state}"
+
+
+def _trial_line(trial: Trial, tuning: Tuning, xs: list[float], low: float, high: float) -> TrialLine:
+    points = [
+        f"{x:g},{_y(position(parameter, value))}"
+        for parameter, value, x in zip(tuning.parameters, trial.values, xs, strict=False)
+    ]
+    shade = None
+    if trial.measurement is not None and math.isfinite(trial.measurement.value):
+        share = _share(trial.measurement.value, low, high)
+        points.append(f"{xs[-1]:g},{_y(share)}")
+        goodness = share if tuning.goal is Goal.MAXIMIZE else 1 - share
+        shade = min(int(goodness * SHADES), SHADES - 1)
+    else:
+        points.append(f"{xs[-1]:g},{HEIGHT - 4:.0f}")
+    title = trial_words(trial) if shade is None else f"trial {trial.number}"
+    return TrialLine(trial.number, " ".join(points), shade, title)
+
+
+def position(parameter: Parameter, value: str) -> float:
+    """Return the position of a value on its axis, from 0 (bottom) to 1 (top), on the parameter's scale."""
+    if parameter.kind in (ParameterKind.CATEGORICAL, ParameterKind.DISCRETE):
+        index = parameter.choices.index(value) if value in parameter.choices else 0
+        return index / max(len(parameter.choices) - 1, 1)
+    number = float(value)
+    if parameter.scale is Scale.LOG and parameter.low > 0 and number > 0:
+        return _share(math.log(number), math.log(parameter.low), math.log(parameter.high))
+    if parameter.scale is Scale.REVERSE_LOG and parameter.low > 0:
+        mirrored = parameter.high + parameter.low - number
+        return 1 - _share(math.log(mirrored), math.log(parameter.low), math.log(parameter.high))
+    return _share(number, parameter.low, parameter.high)
+
+
+def _top(parameter: Parameter) -> str:
+    return parameter.choices[-1] if parameter.choices else f"{parameter.high:g}"
+
+
+def _bottom(parameter: Parameter) -> str:
+    return parameter.choices[0] if parameter.choices else f"{parameter.low:g}"
+
+
+def _share(value: float, low: float, high: float) -> float:
+    return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
+
+
+def _y(share: float) -> int:
+    return round(MARGIN + (HEIGHT - 2 * MARGIN) * (1 - share))
+
+
+def _round(number: float) -> float:
+    return round(number, 1)

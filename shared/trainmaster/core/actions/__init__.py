@@ -1,0 +1,91 @@
+"""Actions: the changes that decisions make to the stored state.
+
+A closed union in three families: actions on the job, on one replica, and on a trial of a tuning job. An action holds
+only what `trainmaster.core.evolve` needs; `trainmaster.core.decisions.Decision` says which rule chose it and why.
+`trainmaster.core.transitions` applies them, with one module of the same name for each family.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trainmaster.core.actions.budget import Budget
+from trainmaster.core.actions.job_actions import (
+    AcceptJob,
+    BeginPreparing,
+    BeginRunning,
+    CancelJob,
+    CompleteTuning,
+    ContinueProvisioning,
+    DeleteJob,
+    FailJob,
+    JobAction,
+    RerunJob,
+    SetLabels,
+    SucceedJob,
+)
+from trainmaster.core.actions.replica_actions import (
+    HoldReplica,
+    MarkHostReady,
+    MarkReady,
+    ReactivateReplica,
+    RecordCompletion,
+    RecordHostDone,
+    RefundCharge,
+    ReplaceVm,
+    ReplicaAction,
+    RestartReplica,
+)
+from trainmaster.core.actions.trial_actions import (
+    BeginTrial,
+    EndTrial,
+    MarkTrialRunning,
+    RecordMeasurements,
+    StopTrial,
+    TrialAction,
+)
+
+__all__ = [
+    "AcceptJob",
+    "Action",
+    "BeginPreparing",
+    "BeginRunning",
+    "BeginTrial",
+    "Budget",
+    "CancelJob",
+    "CompleteTuning",
+    "ContinueProvisioning",
+    "DeleteJob",
+    "EndTrial",
+    "FailJob",
+    "HoldReplica",
+    "Ignore",
+    "JobAction",
+    "MarkHostReady",
+    "MarkReady",
+    "MarkTrialRunning",
+    "ReactivateReplica",
+    "RecordCompletion",
+    "RecordHostDone",
+    "RecordMeasurements",
+    "RefundCharge",
+    "ReplaceVm",
+    "ReplicaAction",
+    "RerunJob",
+    "RestartReplica",
+    "SetLabels",
+    "StopTrial",
+    "SucceedJob",
+    "TrialAction",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Change nothing."""
+
+    kind: Literal["ignore"] = "ignore"
+
+
+Action = Ignore | AcceptJob | JobAction | ReplicaAction | TrialAction

@@ -1,0 +1,150 @@
+"""Actions on the job as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from trainmaster.core.actions.budget import Budget
+from trainmaster.core.model.exit_policy import Blame
+from trainmaster.core.model.job import Job, Label
+from trainmaster.core.model.tuning import Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptJob:
+    """Create the job and the replicas of its first attempt."""
+
+    job: Job
+    kind: Literal["accept_job"] = "accept_job"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginPreparing:
+    """Move the job from QUEUED to PREPARING."""
+
+    requests_vms: bool = False
+    """Whether the job's VMs must be requested."""
+    kind: Literal["begin_preparing"] = "begin_preparing"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRunning:
+    """Move the job from PREPARING to RUNNING."""
+
+    kind: Literal["begin_running"] = "begin_running"
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueProvisioning:
+    """Begin the next placement round, in the next zone or in the same one."""
+
+    zone_index: int
+    """Index into the plan's zones."""
+    round: int
+    """Number of the new placement round."""
+    since: datetime | None = None
+    """First capacity error of this search for capacity."""
+    next_at: datetime | None = None
+    """Earliest time of the next request; None: at once."""
+    lost: str | None = None
+    """Replica whose VM was lost before its agent reported; another VM is requested for it."""
+    only_optional: bool = False
+    """Whether only optional VMs are missing. Required VMs do not wait until `next_at`."""
+    problem: str = ""
+    """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the action."""
+    kind: Literal["continue_provisioning"] = "continue_provisioning"
+
+
+@dataclass(frozen=True, slots=True)
+class RerunJob:
+    """Begin the job's next attempt, on the VMs that exist."""
+
+    charge: Budget
+    """Limit that the rerun is charged to."""
+    zone_index: int | None = None
+    """Zone that the whole gang moves to for lack of capacity; None: it stays."""
+    lost: str | None = None
+    """Replica whose VM was lost and is replaced, where one restart reruns the whole job."""
+    is_vm_taken: bool = False
+    """Whether that VM was lost; False: Trainmaster gave it up, because its agent did not report or its zone was
+    wrong."""
+    blame: Blame = Blame.OWN
+    """Party at fault by the evidence of the charged exit."""
+    exited_at: datetime | None = None
+    """When the charged exit happened. None in entries of earlier releases: it was taken to have been judged at once."""
+    reporter: str | None = None
+    """Replica whose exit reruns the job, if one does."""
+    reporter_vm: str | None = None
+    """Google's numeric id of the VM that reported this exit. It is recorded because the VM's vm-ready may arrive after
+    the exit."""
+    quick_failure: str | None = None
+    """Replica whose program failed soon after its start, and caused the rerun."""
+    kind: Literal["rerun_job"] = "rerun_job"
+
+
+@dataclass(frozen=True, slots=True)
+class SucceedJob:
+    """Complete the primary replica and the job."""
+
+    replica: str
+    measurement: Measurement | None = None
+    kind: Literal["succeed_job"] = "succeed_job"
+
+
+@dataclass(frozen=True, slots=True)
+class FailJob:
+    """End the job as FAILED."""
+
+    message: str
+    """The job's errorMessage, in the service's words."""
+    replica: str | None = None
+    """The replica whose exit ended the job, if one did."""
+    kind: Literal["fail_job"] = "fail_job"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    """End the job as CANCELLED."""
+
+    message: str
+    """The job's errorMessage, in the service's words."""
+    kind: Literal["cancel_job"] = "cancel_job"
+
+
+@dataclass(frozen=True, slots=True)
+class SetLabels:
+    """Replace all labels of the job."""
+
+    labels: tuple[Label, ...]
+    kind: Literal["set_labels"] = "set_labels"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Hide the job from its users. Its documents stay: its id cannot be used again, and its ledger keeps the
+    history."""
+
+    kind: Literal["delete_job"] = "delete_job"
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteTuning:
+    """End a tuning job as SUCCEEDED."""
+
+    kind: Literal["complete_tuning"] = "complete_tuning"
+
+
+JobAction = (
+    BeginPreparing
+    | BeginRunning
+    | ContinueProvisioning
+    | RerunJob
+    | SucceedJob
+    | FailJob
+    | CancelJob
+    | SetLabels
+    | DeleteJob
+    | CompleteTuning
+)

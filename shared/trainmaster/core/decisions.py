@@ -1,0 +1,141 @@
+"""The answer of the rules to one event: `Decision(rule, reason, text, action)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from trainmaster.core.actions import Action, Ignore
+
+
+class Rule(IntEnum):
+    """The rows of the rule table in docs/rules.md. The first match wins; 0 is the normal course of a job."""
+
+    LIFECYCLE = 0
+    STALE = 1
+    PRIMARY_DONE = 2
+    REPLICA_DONE = 3
+    VM_LOST = 4
+    INTERNAL = 5
+    RETRIES_DISABLED = 6
+    COLLATERAL = 7
+    PERMANENT = 8
+    CRASH = 9
+    RESTART = 10
+    CAPACITY = 11
+    ENDED = 12
+    TUNING = 13
+    STALLED = 14
+
+
+class Reason(StrEnum):
+    """Why a rule decided so: a word that is stored and counted. People read `Decision.text`."""
+
+    ACCEPTED = "accepted"
+    PREPARING = "preparing"
+    READY = "ready"
+    HOST_READY = "host_ready"
+    ALL_READY = "all_ready"
+    JOB_ENDED = "job_ended"
+    JOB_ID_TAKEN = "job_id_taken"
+    OLD_ATTEMPT = "old_attempt"
+    OLD_INCARNATION = "old_incarnation"
+    OLD_VM_GENERATION = "old_vm_generation"
+    OTHER_VM = "other_vm"
+    UNKNOWN_INCARNATION = "unknown_incarnation"
+    NOTHING_TO_DO = "nothing_to_do"
+    NOT_YET = "not_yet"
+    PRIMARY_EXITED_ZERO = "primary_exited_zero"
+    EXITED_ZERO = "exited_zero"
+    HOST_EXITED_ZERO = "host_exited_zero"
+    PRIMARY_RESTARTED = "primary_restarted"
+    MAINTENANCE = "maintenance"
+    PREEMPTION = "preemption"
+    HOST_ERROR = "host_error"
+    GONE = "gone"
+    STARTUP_TIMEOUT = "startup_timeout"
+    AGENT_SILENT = "agent_silent"
+    WRONG_ZONE = "wrong_zone"
+    VMS_LOST_EARLY = "vms_lost_early"
+    VM_STOPPING = "vm_stopping"
+    VM_RESTARTED = "vm_restarted"
+    STALLED = "stalled"
+    STALLS_SPENT = "stalls_spent"
+    SETUP_FAILED = "setup_failed"
+    CREATE_FAILED = "create_failed"
+    INTERNAL_BUDGET_SPENT = "internal_budget_spent"
+    RETRIES_DISABLED = "retries_disabled"
+    PEER_DOWN = "peer_down"
+    PEER_LOST_MEANWHILE = "peer_lost_meanwhile"
+    CHARGE_EXPLAINED = "charge_explained"
+    CAUSE_NOT_KNOWN_YET = "cause_not_known_yet"
+    OUT_OF_MEMORY = "out_of_memory"
+    COMMON_ERROR = "common_error"
+    INSTALL_FAILED = "install_failed"
+    SAME_FAILURE_AGAIN = "same_failure_again"
+    EXIT_POLICY = "exit_policy"
+    CRASH_SIGNAL = "crash_signal"
+    NON_ZERO_EXIT = "non_zero_exit"
+    RESTARTS_SPENT = "restarts_spent"
+    RERUNS_SPENT = "reruns_spent"
+    RESTART_JOB_ON_WORKER_RESTART = "restart_job_on_worker_restart"
+    STOCKOUT = "stockout"
+    STOCKOUT_LASTS = "stockout_lasts"
+    QUOTA = "quota"
+    QUEUED = "queued"
+    NEVER_ANY_CAPACITY = "never_any_capacity"
+    DENIED = "denied"
+    MAX_RUNNING_TIME = "max_running_time"
+    MAX_WAIT_TIME = "max_wait_time"
+    CANCELLED_BY_USER = "cancelled_by_user"
+    LABELS_CHANGED = "labels_changed"
+    CHANGED_MEANWHILE = "changed_meanwhile"
+    DELETED_BY_USER = "deleted_by_user"
+    NOT_ENDED = "not_ended"
+    TRIAL_SUGGESTED = "trial_suggested"
+    TRIAL_RUNNING = "trial_running"
+    TRIALS_MEASURED = "trials_measured"
+    TRIAL_UNPROMISING = "trial_unpromising"
+    TRIAL_STOPPED = "trial_stopped"
+    TRIAL_SUCCEEDED = "trial_succeeded"
+    TRIAL_WITHOUT_METRIC = "trial_without_metric"
+    TRIAL_FAILED = "trial_failed"
+    TRIAL_CANCELLED = "trial_cancelled"
+    TRIALS_DONE = "trials_done"
+    TOO_MANY_TRIALS_FAILED = "too_many_trials_failed"
+    NO_TRIAL_SUCCEEDED = "no_trial_succeeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer of the rules to one event, as stored in the ledger."""
+
+    rule: Rule
+    reason: Reason
+    text: str
+    """One sentence for people."""
+    action: Action
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether an event with the same key may be judged differently later, because time passes, another document
+        changes, or the right VM reports it.
+
+        Such a decision is not recorded: its ledger entry would make the later event a duplicate.
+        """
+        return self.is_postponed or self.reason in (Reason.NOT_YET, Reason.UNKNOWN_INCARNATION, Reason.OTHER_VM)
+
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the event must be judged again soon, because an event that decides about it may still be reported."""
+        return self.reason is Reason.CAUSE_NOT_KNOWN_YET
+
+
+def not_yet(text: str) -> Decision:
+    """Return the decision to ignore an event that is early. It is judged again when it is reported again."""
+    return Decision(Rule.STALE, Reason.NOT_YET, text, Ignore())
+
+
+def stale(reason: Reason, text: str) -> Decision:
+    """Return the decision to ignore an event by rule 1: it is late, repeated, or changes nothing."""
+    return Decision(Rule.STALE, reason, text, Ignore())

@@ -1,0 +1,95 @@
+"""Events: facts that were reported, in the past tense, already decoded and checked for shape.
+
+Every event has
+    job_id    the job it is about
+    key       derived from the event's content, not from its message: a fact that is reported twice has one key
+    reads     what must be loaded to judge it
+
+The key names the ledger entry. Creating the entry fails the second time, so that an event is judged once.
+"""
+
+from trainmaster.core.events.job_events import (
+    AllReady,
+    CancelRequested,
+    CapacityErrorKind,
+    Deadline,
+    DeadlinePassed,
+    DeleteRequested,
+    JobSubmitted,
+    LabelsChanged,
+    ProvisioningStarted,
+    VmsNotCreated,
+    VmsQueued,
+)
+from trainmaster.core.events.reads import Reads
+from trainmaster.core.events.replica_events import (
+    ChargeExplained,
+    CompletionOutdated,
+    ExitCause,
+    IncarnationRef,
+    ProgramError,
+    ReplicaExited,
+    VmLost,
+    VmReady,
+    VmRef,
+)
+from trainmaster.core.events.tuning_events import (
+    StopRequested,
+    TrialEnded,
+    TrialsMeasured,
+    TrialStarted,
+    TrialSuggested,
+    TrialUnpromising,
+    TuningEnded,
+)
+
+__all__ = [
+    "AllReady",
+    "CancelRequested",
+    "CapacityErrorKind",
+    "ChargeExplained",
+    "CompletionOutdated",
+    "Deadline",
+    "DeadlinePassed",
+    "DeleteRequested",
+    "Event",
+    "ExitCause",
+    "IncarnationRef",
+    "JobEvent",
+    "JobSubmitted",
+    "LabelsChanged",
+    "ProgramError",
+    "ProvisioningStarted",
+    "Reads",
+    "ReplicaEvent",
+    "ReplicaExited",
+    "StopRequested",
+    "TrialEnded",
+    "TrialStarted",
+    "TrialSuggested",
+    "TrialUnpromising",
+    "TrialsMeasured",
+    "TuningEnded",
+    "TuningEvent",
+    "VmLost",
+    "VmReady",
+    "VmRef",
+    "VmsNotCreated",
+    "VmsQueued",
+]
+
+ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated
+JobEvent = (
+    ProvisioningStarted
+    | AllReady
+    | VmsNotCreated
+    | VmsQueued
+    | CancelRequested
+    | LabelsChanged
+    | DeleteRequested
+    | DeadlinePassed
+)
+TuningEvent = (
+    TrialSuggested | TrialStarted | TrialsMeasured | TrialUnpromising | StopRequested | TrialEnded | TuningEnded
+)
+Event = JobSubmitted | ReplicaEvent | ChargeExplained | JobEvent | TuningEvent

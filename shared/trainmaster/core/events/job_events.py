@@ -1,0 +1,207 @@
+"""Events about a job as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from trainmaster.core.events.reads import Reads
+from trainmaster.core.model.job import Job, Label
+
+
+class JobEventBase:
+    """An event about a job as a whole."""
+
+    __slots__ = ()
+
+    @property
+    def reads(self) -> Reads:
+        return Reads()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted(JobEventBase):
+    """A valid job was submitted."""
+
+    job: Job
+    """The job as it will be stored if no job has its id."""
+    at: datetime
+    exhausted: tuple[str, ...] = ()
+    """Zones of its plan that are tried last because of recent stockouts."""
+    kind: Literal["job_submitted"] = "job_submitted"
+
+    @property
+    def job_id(self) -> str:
+        return self.job.job_id
+
+    @property
+    def key(self) -> str:
+        return "submitted"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(requires_job=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningStarted(JobEventBase):
+    """The job left the admission queue."""
+
+    job_id: str
+    at: datetime
+    is_admission: bool = False
+    """Whether an admission pass admitted the job, so that its VMs must be requested. Otherwise they are requested by
+    the delivery that recorded this event."""
+    kind: Literal["provisioning_started"] = "provisioning_started"
+
+    @property
+    def key(self) -> str:
+        return "preparing"
+
+
+@dataclass(frozen=True, slots=True)
+class AllReady(JobEventBase):
+    """Every replica of the attempt has been ready at least once. For a tuning job: its first trial runs."""
+
+    job_id: str
+    attempt: int
+    at: datetime
+    kind: Literal["all_ready"] = "all_ready"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-all-ready"
+
+
+class CapacityErrorKind(StrEnum):
+    """Why Compute Engine or Cloud TPU did not create VMs."""
+
+    STOCKOUT = "stockout"  # no capacity in the zone: try the next zone
+    QUOTA = "quota"  # the project's quota in the region is used up: wait
+    DENIED = "denied"  # permission, network or image: trying again cannot help
+    INTERNAL = "internal"  # any other error that Google returns
+
+
+@dataclass(frozen=True, slots=True)
+class VmsNotCreated(JobEventBase):
+    """None of the VMs of an insert was created."""
+
+    job_id: str
+    attempt: int
+    zone: str
+    """Zone in which they were requested."""
+    round: int
+    """Placement round in which they were requested."""
+    error_kind: CapacityErrorKind
+    code: str
+    """Google's error code."""
+    message: str
+    """Google's error message."""
+    at: datetime
+    zones_available: tuple[str, ...] = ()
+    """Zones that Google named as having capacity."""
+    requested: str = "VMs"
+    """The request in words: `2 x n1-standard-8 (worker)`."""
+    required_present: bool = False
+    """Whether a job without a gang has the VMs of all its required replicas in the zone."""
+    kind: Literal["vms_not_created"] = "vms_not_created"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-not-created-{self.round}-{self.zone}"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(whole_attempt=True)
+
+
+@dataclass(frozen=True, slots=True)
+class VmsQueued(JobEventBase):
+    """The job's VMs wait in Cloud TPU's queue."""
+
+    job_id: str
+    attempt: int
+    zone: str
+    round: int
+    """Placement round in which they were requested."""
+    requested: str
+    """The request in words: `1 x v5litepod-16 (worker)`."""
+    at: datetime
+    kind: Literal["vms_queued"] = "vms_queued"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-queued-{self.round}-{self.zone}"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested(JobEventBase):
+    """A user, or the tuning job of a trial, requested that the job be cancelled."""
+
+    job_id: str
+    by: str
+    at: datetime
+    kind: Literal["cancel_requested"] = "cancel_requested"
+
+    @property
+    def key(self) -> str:
+        return "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsChanged(JobEventBase):
+    """A user replaced all labels of a job, which may have ended."""
+
+    job_id: str
+    labels: tuple[Label, ...]
+    change: str
+    """Identifies the request, so that a repeated request is one event."""
+    at: datetime
+    seen: int | None = None
+    """The `labels_version` that the user saw; None: any."""
+    by: str = ""
+    """The user: an e-mail address, or the name of the command line's user. Empty in entries of earlier releases."""
+    kind: Literal["labels_changed"] = "labels_changed"
+
+    @property
+    def key(self) -> str:
+        return f"labels-{self.change}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequested(JobEventBase):
+    """A user requested that the job be deleted. Each request has a key of its own: one that came before the job's end
+    does not make a later one a duplicate."""
+
+    job_id: str
+    change: str
+    """Identifies the request, so that a repeated request is one event."""
+    at: datetime
+    by: str = ""
+    """The user: an e-mail address, or `trainmaster` for trials. Empty in entries of earlier releases."""
+    kind: Literal["delete_requested"] = "delete_requested"
+
+    @property
+    def key(self) -> str:
+        return f"delete-{self.change}"
+
+
+class Deadline(StrEnum):
+    RUNNING = "running"  # maxRunningTime since RUNNING
+    WAIT = "wait"  # maxWaitTime since creation, before RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed(JobEventBase):
+    """The sweep found that a deadline of the job has passed."""
+
+    job_id: str
+    deadline: Deadline
+    at: datetime
+    kind: Literal["deadline_passed"] = "deadline_passed"
+
+    @property
+    def key(self) -> str:
+        return f"deadline-{self.deadline}"

@@ -1,0 +1,232 @@
+"""Events about one incarnation of one replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from trainmaster.core.events.reads import Reads
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.tuning import Measurement
+from trainmaster.core.model.vm import LossCause
+
+
+@dataclass(frozen=True, slots=True)
+class VmRef:
+    """A VM, by its name, zone and Google's numeric id."""
+
+    name: str
+    zone: str
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncarnationRef:
+    """One incarnation of one replica on one VM: the subject of an event."""
+
+    job_id: str
+    attempt: int
+    """The job's attempt."""
+    replica_id: ReplicaId
+    incarnation: int
+    """Incarnation within the attempt."""
+    vm_generation: int
+    """VM generation of the replica."""
+    vm: VmRef
+    host: int | None = None
+    """Host of the TPU slice that reports the event; None for a VM."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-{self.replica_id}-{self.incarnation}-vm-{self.vm_generation}"
+
+    @property
+    def host_key(self) -> str:
+        """Suffix of the keys of events that every host of a slice reports for itself."""
+        return "" if self.host is None else f"-host-{self.host}"
+
+
+class _ReplicaEvent:
+    """An event about one incarnation of one replica."""
+
+    __slots__ = ()
+    subject: IncarnationRef
+
+    @property
+    def job_id(self) -> str:
+        return self.subject.job_id
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt)
+
+
+class ExitCause(StrEnum):
+    """Cause of the end of an incarnation, as the agent observed it."""
+
+    PROCESS = "process"  # the program ended by itself or by a signal
+    INSTALL = "install"  # a package cannot be downloaded or installed, permanently
+    SETUP = "setup"  # the agent could not set up, for a transient reason
+    VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
+    VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
+    STALLED = "stalled"  # the program printed nothing for `Plan.stall_timeout_s`, so the agent ended it
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramError:
+    """The last Python traceback in the program's output."""
+
+    type: str
+    """Type of the exception, as printed."""
+    message: str
+    frame: str
+    """Innermost frame: `file:line in function`."""
+    own_frame: str = ""
+    """Innermost frame in the job's own code, in the same form; empty if there is none."""
+    causes: tuple[str, ...] = ()
+    """Types of the exceptions that it was raised from, or that were being handled when it was raised."""
+
+    @property
+    def signature(self) -> str:
+        return f"{self.type} at {self.frame}"
+
+
+@dataclass(frozen=True, slots=True)
+class VmReady(_ReplicaEvent):
+    """The agent is about to start this incarnation's program."""
+
+    subject: IncarnationRef
+    at: datetime
+    host_vm: str = ""
+    """For a host of a slice: its machine, as `PROJECT/INSTANCE_ID` of its identity token."""
+    agent_started_at: datetime | None = None
+    """When the agent started on this VM, by the VM's clock; None: the agent is of a release that does not report it."""
+    kind: Literal["vm_ready"] = "vm_ready"
+
+    @property
+    def key(self) -> str:
+        return f"{self.subject.key}-ready{self.subject.host_key}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaExited(_ReplicaEvent):
+    """An incarnation ended.
+
+    A program has either an exit status or a signal; other causes may have neither. The exit of the first host that
+    fails is the exit of the whole slice; each host reports its own exit 0.
+    """
+
+    subject: IncarnationRef
+    at: datetime
+    cause: ExitCause = ExitCause.PROCESS
+    exit_status: int | None = None
+    """Exit status of the program, if it ended with one."""
+    signal: int | None = None
+    """Number of the signal that ended the program, if one did."""
+    out_of_memory: bool = False
+    """Whether the kernel ended the program because memory ran out."""
+    error: ProgramError | None = None
+    """The Python error that the output ends with; None: there is none."""
+    tail: str = ""
+    """End of the program's output."""
+    measurement: Measurement | None = None
+    """In a trial, the last measurement that the program reported."""
+    ran_s: float | None = None
+    """How long the program ran, in seconds; None if the agent does not know it."""
+    kind: Literal["replica_exited"] = "replica_exited"
+
+    @property
+    def key(self) -> str:
+        return f"{self.subject.key}-exit{self.subject.host_key if self.succeeded else ''}"
+
+    @property
+    def reads(self) -> Reads:
+        may_be_collateral = not self.succeeded and self.cause not in (ExitCause.VM_STOPPING, ExitCause.SETUP)
+        return Reads(self.subject.replica_id, self.subject.attempt, lost_peers=may_be_collateral)
+
+    @property
+    def succeeded(self) -> bool:
+        return self.cause is ExitCause.PROCESS and self.exit_status == 0
+
+    @property
+    def signature(self) -> str | None:
+        return self.error.signature if self.error else None
+
+
+@dataclass(frozen=True, slots=True)
+class VmLost(_ReplicaEvent):
+    """A VM is about to be lost, or was lost. The loss of one VM is one event, however often it is reported.
+
+    A startup timeout and a silent agent concern one incarnation, and a wrong zone concerns one placement round. They
+    have keys of their own, so that the later loss of the same VM is not taken for a duplicate. The key of a loss
+    contains the id of the VM: an ignored event about another VM must not use up the key, either.
+    """
+
+    subject: IncarnationRef
+    at: datetime
+    cause: LossCause
+    round: int = 0
+    """The job's placement round."""
+    kind: Literal["vm_lost"] = "vm_lost"
+
+    @property
+    def is_vm_loss(self) -> bool:
+        """Whether the VM itself is lost, whatever incarnation and attempt is on it."""
+        return self.cause not in (LossCause.STARTUP_TIMEOUT, LossCause.AGENT_SILENT, LossCause.WRONG_ZONE)
+
+    @property
+    def key(self) -> str:
+        if self.cause is LossCause.STARTUP_TIMEOUT:
+            return f"{self.subject.key}-startup-timeout"
+        if self.cause is LossCause.AGENT_SILENT:
+            return f"{self.subject.key}-agent-silent"
+        if self.cause is LossCause.WRONG_ZONE:
+            return f"{self.subject.key}-wrong-zone-{self.round}"
+        vm_id = self.subject.vm.instance_id or "missing"
+        return f"{self.subject.replica_id}-vm-{self.subject.vm_generation}-{vm_id}-lost"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt, of_current_attempt=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeExplained:
+    """The loss of a peer explains an exit that was charged, because both were judged side by side."""
+
+    job_id: str
+    attempt: int
+    replica_id: ReplicaId
+    incarnation: int
+    """The incarnation that the charged exit ended."""
+    cause: ReplicaId
+    """The peer whose loss explains the exit."""
+    at: datetime
+    kind: Literal["charge_explained"] = "charge_explained"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-{self.replica_id}-{self.incarnation}-charge-explained"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.replica_id, self.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionOutdated(_ReplicaEvent):
+    """The primary restarted and may wait for this replica, which had completed."""
+
+    subject: IncarnationRef
+    at: datetime
+    kind: Literal["completion_outdated"] = "completion_outdated"
+
+    @property
+    def key(self) -> str:
+        return f"{self.subject.key}-outdated"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self.subject.replica_id, self.subject.attempt, primary=True)

@@ -1,0 +1,175 @@
+"""What is stored about a job.
+
+    Job        one document, written only when the job as a whole changes
+    Replica    one document per (attempt, replica id), written by the events of that replica
+
+Everything here is an immutable value. `trainmaster.core.evolve` is the only place where one becomes another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from trainmaster.core.model.exit_policy import Blame
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.tuning import TrialOf, Tuning, tuning_job_id
+
+RESTARTS_MAX: Final = 5
+"""Charged restarts of one replica in one attempt. Source: the service's fault tolerance rules (5 per worker)."""
+RERUNS_MAX: Final = 3
+"""Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
+STALLS_MAX: Final = 3
+"""Restarts of one replica after stalls, among its stored past incarnations. If a program keeps hanging, restarting one
+replica does not help, and each stall costs the whole stallTimeout."""
+INTERNAL_RETRIES_MAX: Final = 2
+"""Reruns of a job after internal errors. Source: the same rules (3 attempts in all)."""
+
+CUSTOM_JOB_PREFIX: Final = "custom_"
+"""Prefix of the ids of custom jobs made by the API. Vertex AI gives jobs numbers, and our ids begin with a letter."""
+
+
+class JobState(StrEnum):
+    """State of a job, in the service's own words, which its clients match on."""
+
+    QUEUED = "QUEUED"
+    PREPARING = "PREPARING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """Reruns that the job has used. Restarts are counted per replica."""
+
+    reruns_used: int = 0
+    internal_used: int = 0
+    """Internal retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRerun:
+    """The charged exit that began the current attempt. A loss that becomes known later may explain it, and then the
+    rerun is refunded."""
+
+    at: datetime
+    """When the replica exited."""
+    blame: Blame
+    """Party at fault by the evidence of the charged exit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the gang is requested."""
+
+    zone_index: int = 0
+    """Index into the plan's zones."""
+    round: int = 0
+    """Number of the placement round: one request for VMs in one zone. The next one begins after a capacity error, an
+    early loss of a VM, or a move to another zone."""
+    since: datetime | None = None
+    """First capacity error of the current search for capacity."""
+    next_at: datetime | None = None
+    """Earliest time of the next request; None: at once."""
+    only_optional: bool = False
+    """Whether only optional VMs were missing at the last capacity error: required ones do not wait for `next_at`."""
+    problem: str = ""
+    """Which quota was used up, or where there was no capacity, at the last capacity error; empty: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label of a job, which its VMs have, too."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job, as stored."""
+
+    job_id: str
+    spec_json: str
+    """The job as submitted, verbatim."""
+    submission: str
+    """Identifies the submission, so that the same file or message delivered twice is one job."""
+    plan: Plan
+    """The resolved spec; of a tuning job, the plan of its trials."""
+    state: JobState
+    created_at: datetime
+    labels: tuple[Label, ...] = ()
+    attempt: int = 1
+    """The current attempt, from 1."""
+    budgets: Budgets = field(default_factory=Budgets)
+    placement: Placement = field(default_factory=Placement)
+    """Where its VMs are requested now."""
+    last_rerun: LastRerun | None = None
+    """How the current attempt began; None: not by a charged rerun."""
+    started_at: datetime | None = None
+    """When it became RUNNING for the first time."""
+    ended_at: datetime | None = None
+    """When it reached a terminal state."""
+    error_message: str | None = None
+    """Why it ended, unless it SUCCEEDED."""
+    labels_version: int = 1
+    """Number of writes of the labels."""
+    submitted_by: str | None = None
+    """E-mail address of the user that submitted it, if the API knows it."""
+    through_api: bool = False
+    """Whether it was submitted through the API, whose callers are known."""
+    deleted_at: datetime | None = None
+    """When its user deleted it. Users no longer see it from then on."""
+    tuning: Tuning | None = None
+    """Set for a tuning job, which has no replicas of its own."""
+    trial_of: TrialOf | None = None
+    """Set for a trial of a tuning job."""
+    version: int = 1
+    """Number of writes of this document."""
+
+    @property
+    def zone(self) -> str:
+        """The zone in which the gang is requested."""
+        return self.plan.zones[self.placement.zone_index]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A job and those of its replicas that were loaded."""
+
+    job: Job
+    replicas: tuple[Replica, ...] = ()
+    whole: bool = False
+    """Whether all replicas of the current attempt are loaded."""
+
+    def find(self, attempt: int, replica_id: ReplicaId) -> Replica | None:
+        """Return the replica of this attempt; None if it does not exist or was not loaded."""
+        return next(
+            (replica for replica in self.replicas if (replica.attempt, replica.replica_id) == (attempt, replica_id)),
+            None,
+        )
+
+
+def tuning_of(job: Job) -> Tuning:
+    """Return what a tuning job stores. Raises ValueError for any other job."""
+    if job.tuning is None:
+        raise ValueError(f"{job.job_id} is not a tuning job")
+    return job.tuning
+
+
+def public_id(job_id: str) -> str:
+    """Return the id that users, programs and logs see: the number of a custom job made by the API, the id of the tuning
+    job of a trial, else the job id."""
+    job_id = tuning_job_id(job_id)
+    number = job_id.removeprefix(CUSTOM_JOB_PREFIX)
+    return number if number.isdecimal() else job_id

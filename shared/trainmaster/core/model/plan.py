@@ -1,0 +1,258 @@
+"""The plan of a job: everything its spec means, resolved once when the job is accepted.
+
+    Plan
+     ├── groups: TaskGroup per task type     number of replicas, machine, disk, its own Program
+     ├── program: Program                    packages or container, arguments, environment variables
+     └── where, how long, at which price, and which exits are retried
+
+A plan never changes. A later change of settings therefore has no effect on a job that was accepted before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from trainmaster.core.model.exit_policy import ExitPolicy
+from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
+from trainmaster.core.timeouts import FUSE_SLACK_S
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """GPUs of a VM."""
+
+    type: str
+    """Compute Engine's name, such as `nvidia-tesla-t4`."""
+    count: int
+    """Number per VM."""
+
+
+class TpuQueue(StrEnum):
+    """Kind of a queued resource: how a slice is requested through Cloud TPU's own queue."""
+
+    STANDARD = "standard"  # on demand, Spot or reserved, like a request without the queue
+    FLEX_START = "flex_start"  # for a bounded time, at its own price
+
+
+FLEX_START_MAX_S: Final = 7 * 24 * 3600
+"""Longest time that a flex-start slice may run. Source: "Request Cloud TPUs using Flex-start"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tpu:
+    """A Cloud TPU slice. One slice is one replica, and each of its hosts runs the program."""
+
+    type: str
+    """Cloud TPU's accelerator type, such as `v5litepod-16`."""
+    runtime: str
+    """Cloud TPU's software version, such as `v2-alpha-tpuv5-lite`."""
+    hosts: int = 1
+    topology: str | None = None
+    """Chip topology, such as `4x4`; None if the type implies it."""
+    queue: TpuQueue | None = None
+    """Kind of its queued resource; None: no queue, Cloud TPU creates the slice at once or refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container image that a program runs in."""
+
+    image: str
+    command: tuple[str, ...] = ()
+    """Replaces the image's ENTRYPOINT, unless it is empty. Source: the API's ReplicaConfig."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable of the program."""
+
+    name: str
+    value: str = ""
+    """The value; empty for a secret, which is stored nowhere."""
+    secret: str | None = None
+    """Resource name of a Secret Manager version, which the VM reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The program of a replica: `python -m MODULE ARGS --job-dir JOB_DIR` after installing packages, or a container."""
+
+    package_uris: tuple[str, ...]
+    """Packages to install, in this order; empty for a container."""
+    python_module: str
+    """Module to run; empty for a container."""
+    args: tuple[str, ...]
+    job_dir: str | None
+    """Value of `--job-dir`; None: no such argument."""
+    container: Container | None = None
+    environment: tuple[Variable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """All replicas of one task type. They have the same machine and the same image."""
+
+    task_type: TaskType
+    count: int
+    """Number of replicas."""
+    machine_type: str
+    """Compute Engine machine type; empty if `tpu` is set."""
+    accelerator: Accelerator | None = None
+    boot_disk_gib: int = 100
+    boot_disk_type: str = "pd-ssd"
+    tpu: Tpu | None = None
+    program: Program | None = None
+    """The program of this role; None: the program of the job."""
+    spot: bool = False
+    """Whether its VMs are Spot VMs, at least at first (`Plan.on_demand_after`)."""
+
+    @property
+    def hosts(self) -> int:
+        """Number of machines per replica."""
+        return self.tpu.hosts if self.tpu else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """Something the spec requests that no longer exists, and what the job gets instead. `describe` shows it.
+
+    It is a note about the requested value if the replacement is the same.
+    """
+
+    field: str
+    """Field of the spec, in its own spelling."""
+    requested: str
+    replacement: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The substitution, or the note, in one sentence."""
+        change = "" if self.replacement == self.requested else f" is replaced by {self.replacement}"
+        return f"{self.field}: {self.requested}{change} ({self.reason.rstrip('.')})."
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInAlgorithm:
+    """The built-in algorithm that a job runs. Clients that deploy the model read these values."""
+
+    name: str
+    framework: str
+    """`TENSORFLOW` or `XGBOOST`."""
+    runtime_version: str
+    python_version: str
+
+
+class Dialect(StrEnum):
+    """Job format of the spec. It decides which environment variables the program gets."""
+
+    AI_PLATFORM = "ai_platform"  # TrainingInput: CLOUD_ML_*, --job-dir
+    VERTEX = "vertex"  # CustomJobSpec: AIP_*, worker pools in CLUSTER_SPEC
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The resolved spec of a job."""
+
+    groups: tuple[TaskGroup, ...]
+    """One group per task type that the job has."""
+    program: Program
+    """The program of every role that has none of its own."""
+    region: str
+    zones: tuple[str, ...]
+    """Zones of the region, in the order in which they are tried."""
+    runtime: str
+    """Name of the runtime that the image is made for."""
+    image: str
+    """Boot disk image."""
+    max_running_s: int
+    """maxRunningTime in seconds, counted from RUNNING."""
+    max_wait_s: int | None = None
+    """maxWaitTime in seconds, counted from creation until RUNNING; None: no limit."""
+    restart_job_on_worker_restart: bool = False
+    """Whether the restart of one replica reruns the whole job."""
+    disable_retries: bool = False
+    """Whether the first failure of a replica ends the job."""
+    exit_policy: ExitPolicy = field(default_factory=ExitPolicy)
+    """Which exit codes are retried."""
+    service_account: str | None = None
+    """E-mail address of the service account of the VMs; None: the installation's default."""
+    network: str | None = None
+    """VPC network of the VMs; None: the installation's default."""
+    substitutions: tuple[Substitution, ...] = ()
+    packages: tuple[str, ...] = ()
+    """Packages that pip adds to the image, so that the runtime has all packages of its version."""
+    gpu_packages: tuple[str, ...] = ()
+    """Packages that pip adds instead on VMs with GPUs; empty: the same as `packages`."""
+    on_demand_after: int | None = None
+    """Number of Spot VMs a replica may lose before it gets an on-demand VM; None: any number."""
+    reservation: str | None = None
+    """Name of the reservation to use."""
+    kms_key: str | None = None
+    """Key that encrypts the boot disks."""
+    checkpoint_signal: str = "SIGTERM"
+    """Signal that asks the program to save a checkpoint before its VM is shut down."""
+    stall_timeout_s: int | None = None
+    """Time without output after which the agent ends a program, in seconds; None: no limit."""
+    dialect: Dialect = Dialect.AI_PLATFORM
+    output_directory: str | None = None
+    """baseOutputDirectory of Vertex AI's format."""
+    priority: int = 0
+    """Position in the admission queue: larger first."""
+    gang: bool = True
+    """Whether all VMs of the job must exist before it runs. False: see `trainmaster.core.model.gang`."""
+    algorithm: BuiltInAlgorithm | None = None
+    """The built-in algorithm that the job runs; None: a program of the user."""
+    independent: bool = False
+    """Whether no replica depends on another. An exit is then never the consequence of a peer's loss."""
+
+    @property
+    def replica_ids(self) -> tuple[ReplicaId, ...]:
+        return tuple(ReplicaId(group.task_type, index) for group in self.groups for index in range(group.count))
+
+    @property
+    def primary(self) -> ReplicaId:
+        """The replica whose exit 0 completes the job: chief or master, else worker 0."""
+        for group in self.groups:
+            if group.task_type in PRIMARY_TYPES:
+                return ReplicaId(group.task_type, 0)
+        return ReplicaId(TaskType.WORKER, 0)
+
+    @property
+    def fuse_s(self) -> int:
+        """Seconds after which a TPU node of the job deletes itself."""
+        return self.max_running_s + (self.max_wait_s or 0) + FUSE_SLACK_S
+
+    @property
+    def tpu_zones(self) -> tuple[str, ...]:
+        """Zones in which TPU nodes of the job may exist; empty if the job uses no TPU."""
+        return self.zones if any(group.tpu for group in self.groups) else ()
+
+    @property
+    def slices(self) -> tuple[ReplicaId, ...]:
+        """TPU slices that must learn each other's addresses, in rank order.
+
+        A slice has no DNS name, so every member of its cluster needs its address. Empty if the job has no slice, or if
+        one slice is the whole cluster. Evaluators are not members of the cluster.
+        """
+        cluster = [group for group in self.groups if group.task_type is not TaskType.EVALUATOR]
+        groups = [group for group in cluster if group.tpu]
+        if not groups or sum(group.count for group in cluster) == 1:
+            return ()
+        groups.sort(key=lambda group: list(TaskType).index(group.task_type))
+        return tuple(ReplicaId(group.task_type, index) for group in groups for index in range(group.count))
+
+    def group(self, task_type: TaskType) -> TaskGroup:
+        """Return the group of a task type that the job has."""
+        return next(group for group in self.groups if group.task_type == task_type)
+
+    def packages_of(self, task_type: TaskType) -> tuple[str, ...]:
+        """Return the packages that pip adds to the image on the VMs of this role."""
+        has_gpus = self.group(task_type).accelerator is not None
+        return self.gpu_packages if has_gpus and self.gpu_packages else self.packages
+
+    def program_of(self, task_type: TaskType) -> Program:
+        """Return the program that this role runs."""
+        return self.group(task_type).program or self.program

@@ -1,0 +1,90 @@
+"""The VMs that should exist, as a function of the stored state, and the existing VMs that match them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainmaster.core.model.gang import is_required
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
+from trainmaster.core.model.vm_names import vm_name
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredVm:
+    """A VM that should exist, and the directive it should carry."""
+
+    replica: Replica
+    name: str
+    directive: Directive
+    may_create: bool
+    """True if no agent has reported from this VM generation: a missing VM is then still to be created. False: a missing
+    VM was lost."""
+    awaits_slices: bool = False
+    """Whether the directive is HOLD only until the addresses of all TPU slices are known."""
+
+
+def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...]:
+    """Return the VMs that should exist now. `replicas` are all replicas of the current attempt.
+
+    A completed replica needs no VM: its VM is deleted, so that idle VMs cost nothing.
+    """
+    if job.state.is_terminal:
+        return ()
+    is_peer_down = any(_is_waited_for(job.plan, replica) for replica in replicas)
+    desired = []
+    for replica in replicas:
+        if replica.state is ReplicaState.COMPLETED:
+            continue
+        is_held = replica.state is ReplicaState.HELD and is_peer_down
+        action = DirectiveAction.HOLD if is_held else DirectiveAction.RUN
+        pause_s = job.plan.exit_policy.restart_pause_s(replica.quick_failures)
+        directive = Directive(replica.attempt, replica.incarnation, action, pause_s=pause_s)
+        desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, replica.awaits_vm))
+    return tuple(desired)
+
+
+def _is_waited_for(plan: Plan, replica: Replica) -> bool:
+    """Whether held replicas wait for this one: it is down, and not because the zone has no VM for it.
+
+    An optional replica may wait for a VM for hours; a restart in its own VM takes seconds.
+    """
+    if not replica.state.is_down or not replica.replica_id.is_in_cluster:
+        return False
+    return replica.state is ReplicaState.RESTARTING or is_required(plan, replica.replica_id)
+
+
+def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:
+    """Return the existing VM of each desired one, by name; names without a VM are absent.
+
+    If several VMs share a name, the highest VM generation counts, then the one in the job's zone. In the current VM
+    generation, only the VM whose agent has reported counts.
+    """
+    replica_by_name = {target.name: target.replica for target in desired}
+    candidates = sorted(
+        (vm for vm in vms if vm.name in replica_by_name and not _is_other_vm(vm, replica_by_name[vm.name])),
+        key=lambda vm: (vm.vm_generation, vm.zone == job.zone),
+    )
+    return {vm.name: vm for vm in candidates}
+
+
+def _is_other_vm(vm: Vm, replica: Replica) -> bool:
+    """Whether the VM claims the replica's VM generation, which another VM has reported from.
+
+    Such a VM was created by a repeated request. A slice reports the id of its node, which may be unknown to its hosts.
+    """
+    if vm.is_tpu or replica.instance_id is None or vm.vm_generation != replica.vm_generation:
+        return False
+    return vm.instance_id != replica.instance_id
+
+
+def is_spot(plan: Plan, replica: Replica) -> bool:
+    """Whether the replica's current VM is a Spot VM.
+
+    A replica that lost `on_demand_after` Spot VMs gets the next one on demand. The number of lost VMs changes only
+    together with the VM generation, so every repetition of an insert requests the same kind of VM.
+    """
+    limit = plan.on_demand_after
+    return plan.group(replica.replica_id.task_type).spot and (limit is None or replica.vms_lost < limit)

@@ -1,0 +1,163 @@
+"""What is left to do so that the observed VMs equal the desired ones.
+
+    state ──► desired VMs ──► slice addresses ──┐
+    vms (listed) ───────────────────────────────┴──► VM steps ┐
+    state + vms + now ──► refunds, timeouts, reactivations ───┴──► Steps
+
+Everything here is pure. `trainmaster.flows.reconciliation` executes the steps and plans again until no step is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+from trainmaster.core.model.gang import is_required
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.vm import Directive, LossCause, Vm, VmStatus
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
+from trainmaster.core.reconcile.slice_addresses import with_slice_addresses
+from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
+from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step, Steps
+from trainmaster.core.rules.capacity_backoff import is_too_early
+from trainmaster.core.rules.explained_charge import explained_charges
+from trainmaster.core.rules.reactivation import replicas_to_reactivate
+
+CREATED_ANSWERS_MAX: Final = 2
+"""How often an insert may be answered "created" while its VM is not listed. A listing may lag behind once."""
+
+_NO_INSERTS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str, int] = _NO_INSERTS) -> Steps:
+    """Return the steps of the next provisioning round.
+
+    `state` holds the whole attempt; `vms` are all VMs of the job. `created` counts, by request key, the inserts of this
+    delivery that Compute Engine answered with "created".
+    """
+    job = state.job
+    desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)
+    steps = _with_vanished_vms(vm_steps(job, desired, vms, state.replicas), state, created)
+    steps += tuple(Refund(replica, ended.number, cause) for replica, ended, cause in explained_charges(state))
+    steps += find_startup_timeouts(state, vms, now)
+    steps += tuple(
+        Reactivate(replica, vm_name(job.job_id, replica.replica_id)) for replica in replicas_to_reactivate(state)
+    )
+    if not is_too_early(job, now):
+        return Steps(steps)
+    allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
+    return Steps(allowed, creates_postponed=len(allowed) < len(steps))
+
+
+def _is_urgent(job: Job, create: Create) -> bool:
+    """Whether the VMs are required, and the job waits only for optional ones."""
+    return job.placement.only_optional and not create.partial
+
+
+def vm_steps(
+    job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...], replicas: tuple[Replica, ...] = ()
+) -> tuple[Step, ...]:
+    """Return the steps from `vms` to `desired`; empty if they are equal. `replicas` are those of the whole attempt.
+
+    A VM with a higher VM generation, or a later directive, than desired was made by a delivery that had read a newer
+    state: it is left alone. If two VMs share a name (a late insert in an abandoned zone), the extra one is deleted.
+    Replicas that wait for slice addresses yield Await only if there is no other step.
+    """
+    vm_by_name = match_vms(job, desired, vms)
+    generations = {vm_name(job.job_id, replica.replica_id): replica.vm_generation for replica in replicas}
+    steps: list[Step] = [
+        _delete_or_await(vm)
+        for vm in vms
+        if vm_by_name.get(vm.name) is not vm
+        and (job.state.is_terminal or vm.vm_generation <= generations.get(vm.name, vm.vm_generation))
+    ]
+    waiting: list[Step] = []
+    missing: dict[tuple[TaskType, int, Directive, bool, bool], list[DesiredVm]] = {}
+    for target in desired:
+        vm = vm_by_name.get(target.name)
+        if _must_create(job, target, vm):
+            replica = target.replica
+            spot, required = is_spot(job.plan, replica), is_required(job.plan, replica.replica_id)
+            key = (replica.replica_id.task_type, replica.vm_generation, target.directive, spot, required)
+            missing.setdefault(key, []).append(target)
+        elif vm is None:
+            steps.append(ReportLoss(target.replica, target.name, None))
+        elif (step := _step_for(job, target, vm)) is not None:
+            steps.append(step)
+        elif target.awaits_slices:
+            waiting.append(Await(vm))
+    steps.extend(_required_first([_create(job, targets) for targets in missing.values()]))
+    return tuple(steps or waiting)
+
+
+def _required_first(creates: list[Create]) -> list[Create]:
+    """Return the inserts without those of optional replicas, as long as required ones are missing.
+
+    Optional VMs would otherwise take the capacity that the job needs in order to run at all.
+    """
+    return [create for create in creates if not create.partial] or creates
+
+
+def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
+    """Return the next step for this VM; None if it is as desired, or belongs to a newer state."""
+    if vm.vm_generation > target.replica.vm_generation:
+        return None
+    if vm.vm_generation < target.replica.vm_generation or (vm.zone != job.zone and target.may_create):
+        return _delete_or_await(vm)
+    if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
+        return ReportLoss(target.replica, target.name, vm, vm.loss)
+    if vm.zone != job.zone:
+        return ReportLoss(target.replica, target.name, vm, LossCause.WRONG_ZONE)
+    is_directed = vm.directive is not None and vm.directive.order >= target.directive.order
+    if not is_directed:  # the metadata of a queued request cannot be changed: request it again
+        return _delete_or_await(vm) if vm.status is VmStatus.QUEUED else Direct(vm, target.directive)
+    return Await(vm) if vm.status in (VmStatus.CREATING, VmStatus.QUEUED) else None
+
+
+def _must_create(job: Job, target: DesiredVm, vm: Vm | None) -> bool:
+    """Whether the VM is missing, or Cloud TPU's queue refused the very request that is still desired."""
+    if vm is None:
+        return target.may_create
+    is_same_request = vm.vm_generation == target.replica.vm_generation and vm.zone == job.zone
+    return vm.status is VmStatus.REFUSED and is_same_request and target.may_create
+
+
+def _create(job: Job, targets: list[DesiredVm]) -> Create:
+    first = targets[0]
+    return Create(
+        group=job.plan.group(first.replica.replica_id.task_type),
+        zone=job.zone,
+        vm_generation=first.replica.vm_generation,
+        directive=first.directive,
+        replica_ids=tuple(target.replica.replica_id for target in targets),
+        names=tuple(target.name for target in targets),
+        round=job.placement.round,
+        spot=is_spot(job.plan, first.replica),
+        partial=not is_required(job.plan, first.replica.replica_id),
+    )
+
+
+def _delete_or_await(vm: Vm) -> Step:
+    return Await(vm) if vm.status is VmStatus.STOPPING else Delete(vm)
+
+
+def _with_vanished_vms(steps: tuple[Step, ...], state: State, created: Mapping[str, int]) -> tuple[Step, ...]:
+    """Replace each insert whose VMs were created, but no longer exist, by reports of their loss.
+
+    Compute Engine answers a repeated request id with the result of the first request, and creates nothing. Only the
+    next VM generation has another request id.
+    """
+    result: list[Step] = []
+    for step in steps:
+        if not isinstance(step, Create) or created.get(step.request_key(state.job.job_id), 0) < CREATED_ANSWERS_MAX:
+            result.append(step)
+            continue
+        for replica_id, name in zip(step.replica_ids, step.names, strict=True):
+            if replica := state.find(state.job.attempt, replica_id):
+                result.append(ReportLoss(replica, name, None))
+    return tuple(result)

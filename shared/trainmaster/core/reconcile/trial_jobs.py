@@ -1,0 +1,82 @@
+"""The job of a trial, and the results that a tuning job passes on to the one that resumes it.
+
+PARENT            the tuning job: plan of its trials, search space, results so far
+PARENT-trial-3    a job like any other: the same plan, with the trial's values as arguments and its own directory
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from itertools import accumulate
+from typing import Final
+
+from trainmaster.core.model.job import Job, JobState, tuning_of
+from trainmaster.core.model.plan import Plan, Program
+from trainmaster.core.model.tuning import TRIALS_MAX, Assignment, EarlierTrial, Trial, TrialOf, Tuning, trial_id
+
+EARLIER_BYTES_MAX: Final = 200_000
+"""Size of the values of all earlier trials. The ledger stores a submitted job twice: in the event and in the
+decision."""
+
+
+def trial_job(tuning_job: Job, trial: Trial, now: datetime) -> Job:
+    """Return the job of a trial. All repetitions return the same job, except for `created_at`."""
+    tuning = tuning_of(tuning_job)
+    assigned = tuning.assignments(trial.values)
+    return Job(
+        job_id=trial_id(tuning_job.job_id, trial.number),
+        spec_json=tuning_job.spec_json,
+        submission=f"{tuning_job.job_id}: {tuning_job.submission}",
+        plan=_trial_plan(tuning_job.plan, trial.number, assigned),
+        state=JobState.QUEUED,
+        created_at=now,
+        labels=tuning_job.labels,
+        submitted_by=tuning_job.submitted_by,
+        trial_of=TrialOf(tuning_job.job_id, trial.number, tuning.metric_tag, assigned),
+    )
+
+
+def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
+    """Return the results that a tuning job which resumes this one begins with.
+
+    They include the results that this one began with. Only the latest ones are returned, up to `EARLIER_BYTES_MAX`.
+    """
+    own = (
+        EarlierTrial(trial.values, trial.measurement.value)
+        for trial in tuning.completed
+        if trial.measurement is not None
+    )
+    results = (*tuning.earlier, *own)[-TRIALS_MAX:]
+    sizes = accumulate(sum(len(value.encode()) + 2 for value in result.values) for result in reversed(results))
+    return results[len(results) - sum(size <= EARLIER_BYTES_MAX for size in sizes) :]
+
+
+def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...]) -> Plan:
+    """Return the plan with the trial's arguments and directory.
+
+    maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the trials.
+    """
+    return replace(
+        plan,
+        program=_trial_program(plan.program, number, assigned),
+        groups=tuple(
+            replace(group, program=_trial_program(group.program, number, assigned)) if group.program else group
+            for group in plan.groups
+        ),
+        output_directory=_subdirectory(plan.output_directory, number),
+        max_wait_s=None,
+    )
+
+
+def _trial_program(program: Program, number: int, assigned: tuple[Assignment, ...]) -> Program:
+    """Return the program with one flag per parameter, as two tokens after the job's own arguments.
+
+    Source: Vertex AI's documented command line, and the directory JOBDIR/TRIAL of the service's census sample.
+    """
+    flags = tuple(token for parameter in assigned for token in (f"--{parameter.name}", parameter.value))
+    return replace(program, args=(*program.args, *flags), job_dir=_subdirectory(program.job_dir, number))
+
+
+def _subdirectory(directory: str | None, number: int) -> str | None:
+    return None if directory is None else f"{directory.rstrip('/')}/{number}"

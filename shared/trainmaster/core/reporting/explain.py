@@ -1,0 +1,185 @@
+"""The ledger in plain words, and what another exit policy would have decided: what `why` and `replay` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import groupby
+from typing import Final
+
+from trainmaster.core.actions import ContinueProvisioning, Ignore, RecordMeasurements
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import CapacityErrorKind, ChargeExplained, ReplicaEvent, ReplicaExited, VmsNotCreated
+from trainmaster.core.ledger import LedgerEntry, replay
+from trainmaster.core.model.exit_policy import ExitPolicy
+from trainmaster.core.model.job import Job, JobState, State, tuning_of
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.tuning import trial_id
+from trainmaster.core.rules.admission_queue import Wait
+from trainmaster.core.rules.judge import judge
+from trainmaster.core.rules.messages import capacity_problem
+from trainmaster.core.rules.replica_exit import ROWS
+from trainmaster.core.rules.tuning import planned_trials
+from trainmaster.core.timeouts import PROVISIONING_MAX_S
+
+CAPACITY_ERRORS_SHOWN: Final = 8
+"""Capacity errors in a row that are shown: two passes over the zones of a region."""
+MEASUREMENTS_SHOWN: Final = 1
+"""Entries in a row with measurements of running trials that are shown, besides the last one."""
+
+ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
+
+_WAITS_FOR: Final = {
+    ReplicaState.WAITING: "waits for its VM and its setup",
+    ReplicaState.RESTARTING: "restarts in its VM as soon as the agent reads its directive",
+    ReplicaState.REPLACING: "waits for another VM of the same name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A decision that another policy would have changed, judged on the state that existed at the time."""
+
+    entry: LedgerEntry
+    would_be: Decision
+
+
+def concerns(entry: LedgerEntry, replica_id: ReplicaId) -> bool:
+    """Whether the entry is about this replica, or about the job as a whole."""
+    event = entry.event
+    if isinstance(event, ChargeExplained):
+        return event.replica_id == replica_id
+    return not isinstance(event, ReplicaEvent) or event.subject.replica_id == replica_id
+
+
+def is_news(entry: LedgerEntry) -> bool:
+    """Whether the entry changed something, or reports that the job waits in Cloud TPU's queue."""
+    return not isinstance(entry.decision.action, Ignore) or entry.decision.reason is Reason.QUEUED
+
+
+def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:
+    """Return the entries to show, each with the number of entries left out before it.
+
+    In a long series of capacity errors or of measurements, the first ones and the last one are shown.
+    """
+    shown: list[tuple[LedgerEntry, int]] = []
+    for limit, group in groupby(entries, _shown_in_a_row):
+        series = list(group)
+        is_long = limit is not None and len(series) > limit + 1
+        head = series[:limit] if is_long else series
+        shown += [(entry, 0) for entry in head]
+        if len(head) < len(series):
+            shown.append((series[-1], len(series) - len(head) - 1))
+    return tuple(shown)
+
+
+def _shown_in_a_row(entry: LedgerEntry) -> int | None:
+    """Return how many entries of this kind are shown at the head of a series; None: all."""
+    match entry.decision.action:
+        case ContinueProvisioning():
+            return CAPACITY_ERRORS_SHOWN
+        case RecordMeasurements():
+            return MEASUREMENTS_SHOWN
+        case _:
+            return None
+
+
+def rules_passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:
+    """Return the rules that come before the one that decided about an exit, each with its condition."""
+    if not isinstance(entry.event, ReplicaExited) or entry.decision.rule in (Rule.LIFECYCLE, Rule.STALE):
+        return ()
+    passed_over = []
+    for row in ROWS:
+        if row.rule is entry.decision.rule:
+            break
+        passed_over.append((row.rule, row.condition))
+    return tuple(passed_over)
+
+
+def next_steps(
+    job: Job, replicas: Iterable[Replica], entries: Sequence[LedgerEntry] = (), wait: Wait | None = None
+) -> tuple[str, ...]:
+    """Return one sentence for each thing that the job waits for.
+
+    `entries`: the job's ledger, which shows whether quota or capacity was missing. `wait`: why the job is not admitted.
+    """
+    if job.state.is_terminal:
+        return ()
+    if job.tuning is not None:
+        return _trials_to_come(job)
+    if job.state is JobState.QUEUED:
+        return (wait.sentence if wait else ADMISSION_PENDING,)
+    replicas = tuple(replicas)
+    sentences = [
+        f"{replica.replica_id.words} {_WAITS_FOR[replica.state]}."
+        for replica in replicas
+        if replica.state in _WAITS_FOR
+    ]
+    is_vm_requested = any(replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) for replica in replicas)
+    if is_vm_requested and job.placement.round:
+        sentences.append(_provisioning(job, entries))
+    down = [
+        replica.replica_id.words for replica in replicas if replica.state.is_down and replica.replica_id.is_in_cluster
+    ]
+    for replica in replicas:
+        if replica.state is ReplicaState.HELD:
+            waits = f"waits for {' and '.join(down)}" if down else "waits no longer: it is being started"
+            sentences.append(f"{replica.replica_id.words} {waits}.")
+    return tuple(sentences) or ("Every replica runs.",)
+
+
+def _trials_to_come(job: Job) -> tuple[str, ...]:
+    tuning = tuning_of(job)
+    sentences = []
+    if tuning.live:
+        numbers = ", ".join(str(trial.number) for trial in tuning.live)
+        example = trial_id(job.job_id, tuning.live[0].number)
+        sentences.append(f"Trials under way: {numbers}; each is a job, such as {example}.")
+    if left := planned_trials(tuning) - len(tuning.trials):
+        sentences.append(f"{left} more trials may begin, at most {tuning.max_parallel} at once.")
+    return tuple(sentences)
+
+
+def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
+    """Return where VMs are requested after capacity errors, why the last one occurred, and until when."""
+    errors = f"{job.placement.round} capacity error{'s' if job.placement.round > 1 else ''}"
+    text = f"VMs are requested in {job.zone}, after {errors} so far"
+    if problem := _last_capacity_error(job, entries):
+        text += f" ({problem})"
+    if job.placement.next_at is not None:
+        text += f"; the next request is at {job.placement.next_at:%H:%M:%S}, or within a minute after"
+    if job.started_at is not None:
+        return f"{text}."
+    plan = job.plan
+    limit_s, limit = (
+        (PROVISIONING_MAX_S, "no maxWaitTime is set") if plan.max_wait_s is None else (plan.max_wait_s, "maxWaitTime")
+    )
+    return f"{text}. Requests end at {job.created_at + timedelta(seconds=limit_s):%Y-%m-%d %H:%M:%S} ({limit})."
+
+
+def _last_capacity_error(job: Job, entries: Sequence[LedgerEntry]) -> str:
+    """Return which quota was used up, or where there was no capacity, at the attempt's last error; empty if unknown."""
+    events = (entry.event for entry in reversed(entries) if isinstance(entry.decision.action, ContinueProvisioning))
+    error = next((event for event in events if isinstance(event, VmsNotCreated)), None)
+    if error is None or error.attempt != job.attempt:
+        return ""
+    details = ""
+    if error.error_kind is CapacityErrorKind.QUOTA:
+        details = f": {' '.join(error.message.split()).rstrip('.')}"
+    return f"the last one: {capacity_problem(error)}{details}"
+
+
+def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Difference, ...]:
+    """Return every exit that `policy` would have judged differently, on the state that existed at the time."""
+    state: State | None = None
+    changed = []
+    for entry in entries:
+        if state is not None and isinstance(entry.event, ReplicaExited):
+            job = replace(state.job, plan=replace(state.job.plan, exit_policy=policy))
+            decision = judge(replace(state, job=job), entry.event, entry.at)
+            if decision.action.kind != entry.decision.action.kind:
+                changed.append(Difference(entry, decision))
+        state = replay(state, entry)
+    return tuple(changed)

@@ -1,0 +1,138 @@
+"""A job's log, as the service wrote it: names of replicas, and the service's own lines.
+
+The lines are a function of the ledger entry, times included. Writing them again changes nothing. Source of the words:
+replica and service logs of real jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from trainmaster.core.actions import (
+    AcceptJob,
+    BeginPreparing,
+    BeginRunning,
+    CancelJob,
+    CompleteTuning,
+    ContinueProvisioning,
+    FailJob,
+    HoldReplica,
+    Ignore,
+    RecordMeasurements,
+    ReplaceVm,
+    RerunJob,
+    RestartReplica,
+    SucceedJob,
+)
+from trainmaster.core.cluster.tf_config import POOLS
+from trainmaster.core.decisions import Decision, Reason
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job, public_id
+from trainmaster.core.model.plan import Dialect
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.tuning import trial_number
+
+SERVICE: Final = "service"
+"""Task name of the service's own lines."""
+LOG_ID: Final = "trainmaster"
+"""Name of the log in Cloud Logging."""
+
+REPLICAS: Final = {
+    TaskType.CHIEF: "master-replica",  # the service logged a chief as the master, too
+    TaskType.MASTER: "master-replica",
+    TaskType.WORKER: "worker-replica",
+    TaskType.PS: "ps-replica",
+    TaskType.EVALUATOR: "evaluator-replica",
+}
+"""Task names of replicas, without the index."""
+
+WARNING_REASONS: Final = (
+    Reason.TRIAL_FAILED,
+    Reason.TRIAL_CANCELLED,
+    Reason.TRIAL_WITHOUT_METRIC,
+    Reason.TRIAL_UNPROMISING,
+)
+
+TEARING_DOWN: Final = "Tearing down training program."
+
+LINE_INTERVAL: Final = timedelta(microseconds=1)
+"""Time between the lines of one entry, which keeps their order."""
+
+
+class Severity(StrEnum):
+    """The severities of Cloud Logging that the service used."""
+
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLine:
+    """A line of the service in a job's log. `key` and `at` identify it within its job."""
+
+    job_id: str
+    """The stored job id, of a trial its own; the log shows the public id."""
+    key: str
+    at: datetime
+    severity: Severity
+    message: str
+
+
+def task_base(task_type: TaskType, dialect: Dialect) -> str:
+    """Return a replica's task name without the index: `worker-replica`, or `workerpool1` in Vertex AI's format."""
+    return POOLS[task_type] if dialect is Dialect.VERTEX else REPLICAS[task_type]
+
+
+def service_lines(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
+    """Return the lines that announce the entry's decision; none for what was ignored."""
+    return tuple(
+        ServiceLine(
+            entry.job_id, f"{SERVICE}-{entry.key}-{number}", entry.at + number * LINE_INTERVAL, severity, message
+        )
+        for number, (severity, message) in enumerate(_messages(entry.decision))
+    )
+
+
+def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
+    """Yield severity and text of each line about the decision."""
+    match decision.action:
+        case Ignore() if decision.reason is Reason.QUEUED:
+            yield from _info(decision.text)
+        case Ignore() | RecordMeasurements():
+            return  # measurements are in the program's own output
+        case AcceptJob(job=job):
+            yield from _acceptance_lines(job)
+        case BeginPreparing():
+            yield from _info("Waiting for training program to start.")
+        case BeginRunning():
+            yield from _info("Job is running.")
+        case SucceedJob() | CompleteTuning():
+            yield from _info(decision.text, TEARING_DOWN, "Job completed successfully.")
+        case FailJob(message=message):
+            yield Severity.ERROR, message
+            yield from _info(TEARING_DOWN)
+            yield Severity.ERROR, "Job failed."
+        case CancelJob(message=message):
+            yield from _info(message, TEARING_DOWN, "Job cancelled.")
+        case RestartReplica() | RerunJob() | ReplaceVm() | HoldReplica() | ContinueProvisioning():
+            yield Severity.WARNING, decision.text
+        case _:
+            yield (Severity.WARNING if decision.reason in WARNING_REASONS else Severity.INFO), decision.text
+
+
+def _acceptance_lines(job: Job) -> Iterator[tuple[Severity, str]]:
+    """Yield the lines of a new job. Each of its substitutions is a warning."""
+    yield from _info("Validating job requirements...", "Job creation request has been successfully validated.")
+    for note in job.plan.substitutions:
+        yield Severity.WARNING, note.text
+    name = public_id(job.job_id) if trial_number(job.job_id) else job.job_id
+    yield from _info(f"Job {name} is queued.", "Waiting for job to be provisioned.")
+
+
+def _info(*messages: str) -> Iterator[tuple[Severity, str]]:
+    return ((Severity.INFO, message) for message in messages)

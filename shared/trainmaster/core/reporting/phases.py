@@ -1,0 +1,173 @@
+"""The phases of each replica with their times, derived from the ledger.
+
+The phases of a replica follow each other without a gap, from the acceptance of the job to its end. Their times are
+those of the ledger entries, which `presentation.ml_units` uses, too. A vm-ready message states when the agent
+started: the search for a VM ended and its setup began. As long as no such time is known, STARTING and REPLACING contain
+both. Agents of earlier releases did not report it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from trainmaster.core.events import Event, VmReady
+from trainmaster.core.model.job import JobState
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.reconcile.desired import is_spot
+from trainmaster.core.reporting.history import History, Step
+
+
+class Phase(StrEnum):
+    """The activity of a replica."""
+
+    QUEUED = "queued"  # the job is in the admission queue
+    STARTING = "starting"  # its first VM is requested, or the VM is being set up: the ledger does not tell which
+    GETTING_MACHINES = "getting machines"  # its first VM is requested, and no agent runs yet
+    SETTING_UP = "setting up"  # the agent runs, and the program does not yet
+    RUNNING = "running"
+    RESTARTING = "restarting"  # the next incarnation was ordered in the same VM
+    REPLACING = "replacing"  # another VM was ordered, and its agent does not run yet
+    HELD = "held"  # it waits until no peer is down
+    COMPLETED = "completed"  # it exited 0, and its VM was released
+
+
+PAID: Final = frozenset((Phase.SETTING_UP, Phase.RUNNING, Phase.RESTARTING, Phase.HELD))
+"""Phases in which the replica has a VM that runs, so that Compute Engine charges for it."""
+PARTLY_PAID: Final = frozenset((Phase.STARTING,))
+"""Phases that may contain the setup of a VM: how much of them is charged is not known."""
+
+
+_PHASES: Final = {
+    ReplicaState.WAITING: Phase.STARTING,
+    ReplicaState.RUNNING: Phase.RUNNING,
+    ReplicaState.RESTARTING: Phase.RESTARTING,
+    ReplicaState.REPLACING: Phase.REPLACING,
+    ReplicaState.HELD: Phase.HELD,
+    ReplicaState.COMPLETED: Phase.COMPLETED,
+}
+
+
+_SEARCHES: Final = {Phase.STARTING: Phase.GETTING_MACHINES, Phase.REPLACING: Phase.REPLACING}
+"""Phase that contains the search for a VM and its setup → phase of the search alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One phase of one incarnation of a replica."""
+
+    replica_id: ReplicaId
+    attempt: int
+    """The job's attempt."""
+    incarnation: int
+    """Incarnation within the attempt."""
+    vm_generation: int
+    """VM generation that the replica has or waits for."""
+    phase: Phase
+    start: datetime
+    end: datetime | None = None
+    """None: it has not ended."""
+    is_spot: bool = False
+    """Whether the replica's VM is a Spot VM."""
+
+    def seconds(self, now: datetime, since: datetime | None = None) -> float:
+        """Return the length in seconds until its end, or until now; with `since`, only the part after that time."""
+        start = self.start if since is None else max(self.start, since)
+        return max(((self.end or now) - start).total_seconds(), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpan:
+    """One state of the job."""
+
+    state: JobState
+    start: datetime
+    end: datetime | None = None
+    """None: it has not ended."""
+
+
+def job_spans(history: History) -> tuple[JobSpan, ...]:
+    """Return the states that the job had before its end, in order."""
+    spans: list[JobSpan] = []
+    for step in history.steps:
+        if spans and spans[-1].state is step.job.state:
+            continue
+        if spans and spans[-1].end is None:
+            spans[-1] = replace(spans[-1], end=max(step.entry.at, spans[-1].start))
+        if not step.job.state.is_terminal:
+            spans.append(JobSpan(step.job.state, step.entry.at))
+        elif spans[-1].end is not None:
+            break
+    return tuple(spans)
+
+
+def replica_spans(history: History) -> tuple[Span, ...]:
+    """Return the phases of all replicas: by attempt, then in the order of the plan, then by time."""
+    closed: list[Span] = []
+    open_spans: dict[ReplicaId, Span] = {}
+    for step in history.steps:
+        at, is_queued = step.entry.at, step.job.state is JobState.QUEUED
+        if step.job.state.is_terminal and step.previous is not None and not step.previous.state.is_terminal:
+            open_spans.update(_new_spans(step, open_spans, closed, is_queued=False))
+            closed += [replace(span, end=max(at, span.start)) for span in open_spans.values()]
+            open_spans = {}
+        if step.job.state.is_terminal:
+            continue
+        if step.previous is not None and step.previous.state is JobState.QUEUED and not is_queued:
+            for replica_id, span in open_spans.items():
+                closed.append(replace(span, end=max(at, span.start)))
+                open_spans[replica_id] = replace(span, phase=Phase.STARTING, start=max(at, span.start))
+        open_spans.update(_new_spans(step, open_spans, closed, is_queued=is_queued))
+    order = {replica_id: index for index, replica_id in enumerate(history.state.job.plan.replica_ids)}
+    spans = (*closed, *open_spans.values())
+    return tuple(sorted(spans, key=lambda span: (span.attempt, order[span.replica_id], span.start)))
+
+
+def _new_spans(
+    step: Step, open_spans: dict[ReplicaId, Span], closed: list[Span], *, is_queued: bool
+) -> Iterator[tuple[ReplicaId, Span]]:
+    """Yield the new span of each replica that is in another phase, and append its last span to `closed`."""
+    at = step.entry.at
+    for replica in step.changed:
+        phase = Phase.QUEUED if is_queued else _PHASES[replica.state]
+        last = open_spans.get(replica.replica_id)
+        start = at if last is None else max(at, last.start)
+        span = Span(
+            replica.replica_id,
+            replica.attempt,
+            replica.incarnation,
+            replica.vm_generation,
+            phase,
+            start,
+            is_spot=is_spot(step.job.plan, replica),
+        )
+        if last is not None:
+            if replace(last, start=start) == span:
+                continue
+            closed += _split_span(replace(last, end=start), step.entry.event)
+        yield replica.replica_id, span
+
+
+def _split_span(span: Span, event: Event) -> Iterator[Span]:
+    """Yield the parts of a span that `event` ended: the search for a VM, and its setup, if the event contains the time
+    between them.
+
+    The times of the VM's clock count only within the span. An agent that ran before its span, such as one of an earlier
+    attempt, leaves no search.
+    """
+    started_at = event.agent_started_at if isinstance(event, VmReady) else None
+    is_of_replica = isinstance(event, VmReady) and event.subject.replica_id == span.replica_id
+    if started_at is None or not is_of_replica or span.phase not in _SEARCHES or span.end is None:
+        yield span
+        return
+    agent_start = min(max(started_at, span.start), span.end)
+    if agent_start > span.start:
+        yield replace(span, phase=_SEARCHES[span.phase], end=agent_start)
+    if agent_start < span.end:
+        yield replace(span, phase=Phase.SETTING_UP, start=agent_start)
+    elif agent_start == span.start:
+        yield span

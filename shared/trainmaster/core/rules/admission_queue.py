@@ -1,0 +1,147 @@
+"""The admission queue: jobs wait in QUEUED while the project's own limits leave no capacity for them.
+
+A limit is on a resource: `vcpus`, `gpus`, `tpus`, or one type of accelerator by Compute Engine's or Cloud TPU's name.
+Only jobs that need a limited resource ever wait. Among those that need the same resource, the higher priority goes
+first, then the older job. No job overtakes another, so that small jobs do not starve a large one. Source: the service's
+`scheduling.priority`: larger first, among jobs that request the same accelerator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.plan import Plan, TaskGroup
+
+VCPUS: Final = "vcpus"
+GPUS: Final = "gpus"
+TPUS: Final = "tpus"
+
+Limits = Mapping[str, int]
+"""Resource, and how much of it all jobs together may use."""
+
+_WITH_BUILT_IN_GPUS: Final = re.compile(r"(?P<series>a2|a3|a4)-(?P<kind>[a-z]+)-(?P<count>\d+)g")
+_VCPUS_PER_GPU: Final = {"a2-megagpu": 6, "a3-highgpu": 26, "a3-megagpu": 26, "a3-ultragpu": 28, "a4-highgpu": 28}
+_VCPUS_PER_GPU_DEFAULT: Final = 12
+"""vCPUs per GPU of a2-highgpu and a2-ultragpu. Source: Compute Engine "GPU machine types"."""
+_CUSTOM: Final = re.compile(r"-custom-(\d+)-")
+_SIZE: Final = re.compile(r"-(\d+)(-lssd)?$")
+_SHARED_CORE_VCPUS: Final = 2
+"""vCPUs of e2-micro, e2-small, e2-medium and similar types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a job is not admitted."""
+
+    job_id: str
+    position: int
+    """Position in the admission queue; 1 is next."""
+    reason: str
+    """The resource that is short, in words."""
+
+    @property
+    def sentence(self) -> str:
+        return f"Position {self.position} in the admission queue: {self.reason}."
+
+
+def resource_needs(plan: Plan) -> Counter[str]:
+    """Return what a job uses while it runs, by resource."""
+    needs: Counter[str] = Counter()
+    for group in plan.groups:
+        needs[VCPUS] += group.count * vcpus(group.machine_type)
+        for resource, count in _accelerators(group):
+            needs[resource] += group.count * count
+    return +needs
+
+
+def limit_problem(plan: Plan, limits: Limits) -> str | None:
+    """Return why a job could never be admitted, in the service's words; None if it could."""
+    needs = resource_needs(plan)
+    for resource, limit in limits.items():
+        if needs[resource] > limit:
+            return f"The request for {needs[resource]} {resource} exceeds the allowed maximum of {limit} {resource}."
+    return None
+
+
+def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
+    """Return all jobs that may not start yet, in the order of the queue. `jobs` are all that have not ended."""
+    ordered = _in_order(jobs)
+    used: Counter[str] = Counter()
+    for job in ordered:
+        if job.state is not JobState.QUEUED:
+            used.update(_needs(job))
+    waits: list[Wait] = []
+    for job in ordered:
+        if job.state is not JobState.QUEUED:
+            continue
+        needs = _needs(job)
+        short = [name for name, limit in limits.items() if needs[name] and used[name] + needs[name] > limit]
+        if short:
+            waits.append(Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits)))
+        if limit_problem(job.plan, limits) is None:
+            used.update(needs)  # reserved for a waiting job, too: later jobs must not overtake it
+    return tuple(waits)
+
+
+def admissible_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Job, ...]:
+    """Return the queued jobs that may start now, in the order of the queue. `jobs` are all that have not ended.
+
+    A tuning job is not among them: it starts with its first trial.
+    """
+    queued = [job for job in _in_order(jobs) if job.state is JobState.QUEUED and job.tuning is None]
+    waiting = {wait.job_id for wait in queued_jobs(jobs, limits)}
+    return tuple(job for job in queued if job.job_id not in waiting)
+
+
+def wait_of(job_id: str, jobs: Iterable[Job], limits: Limits) -> Wait | None:
+    """Return why the job has to wait; None if it may start."""
+    return next((wait for wait in queued_jobs(jobs, limits) if wait.job_id == job_id), None)
+
+
+def wait_of_job(job: Job, live_jobs: Callable[[], Iterable[Job]], limits: Limits) -> Wait | None:
+    """Return why the job has to wait; None if it does not. `live_jobs`: read only for a job that may have to wait."""
+    may_wait = job.state is JobState.QUEUED and job.tuning is None and limits
+    return wait_of(job.job_id, live_jobs(), limits) if may_wait else None
+
+
+def vcpus(machine_type: str) -> int:
+    """Return the number of vCPUs in the machine type's name; 0 for an empty name, as TPU slices have."""
+    if not machine_type:
+        return 0
+    built_in = _WITH_BUILT_IN_GPUS.fullmatch(machine_type)
+    if built_in:
+        per_gpu = _VCPUS_PER_GPU.get(f"{built_in['series']}-{built_in['kind']}", _VCPUS_PER_GPU_DEFAULT)
+        return per_gpu * int(built_in["count"])
+    size = _CUSTOM.search(machine_type) or _SIZE.search(machine_type)
+    return int(size[1]) if size else _SHARED_CORE_VCPUS
+
+
+def _in_order(jobs: Iterable[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: (-job.plan.priority, job.created_at, job.job_id))
+
+
+def _needs(job: Job) -> Counter[str]:
+    """Return what a job uses while it runs. A tuning job has no VMs of its own."""
+    return Counter() if job.tuning else resource_needs(job.plan)
+
+
+def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:
+    """Return the accelerators per replica, by type and in total."""
+    if group.tpu is not None:
+        tpu_type, _, size = group.tpu.type.rpartition("-")
+        return [(tpu_type, int(size)), (TPUS, int(size))]
+    if group.accelerator is not None:
+        return [(group.accelerator.type, group.accelerator.count), (GPUS, group.accelerator.count)]
+    return []
+
+
+def _reason(resource: str, needs: Counter[str], used: Counter[str], limits: Limits) -> str:
+    return (
+        f"it needs {needs[resource]} {resource}, and {used[resource]} of {limits[resource]} are in use or reserved for "
+        "jobs before it"
+    )

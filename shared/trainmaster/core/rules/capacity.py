@@ -1,0 +1,144 @@
+"""Rule 11: Compute Engine or Cloud TPU has no capacity, no quota, or returns another error.
+
+    before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets no maxWaitTime
+    after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
+                      gang moves to the next zone, free of charge
+    optional VMs      (`gang: false`) are requested in the zone of the required ones until the job ends
+
+`trainmaster.core.rules.capacity_backoff` decides when VMs are requested again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, Ignore, RerunJob
+from trainmaster.core.decisions import Decision, Reason, Rule, stale
+from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.rules import messages
+from trainmaster.core.rules.capacity_backoff import (
+    is_pass_over,
+    is_whole_gang_requested,
+    next_request_at,
+    provisioning_since,
+    search_began_at,
+)
+from trainmaster.core.rules.vm_loss import internal_error
+from trainmaster.core.timeouts import CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, PROVISIONING_MAX_S
+
+
+def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> Decision:
+    """Decide what follows a capacity error. `state` holds the whole attempt."""
+    job = state.job
+    if not _is_current_request(job, event):
+        return _no_longer_requested(event)
+    error = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
+    is_optional_error = event.required_present and event.error_kind is CapacityErrorKind.INTERNAL
+    # A missing optional VM must not rerun the job.
+    match CapacityErrorKind.STOCKOUT if is_optional_error else event.error_kind:
+        case CapacityErrorKind.DENIED:
+            message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
+            text = f"Google returned {error}; another request cannot succeed."
+            return Decision(Rule.INTERNAL, Reason.DENIED, text, FailJob(message))
+        case CapacityErrorKind.INTERNAL:
+            cause = f"Compute Engine could not create {event.requested}: {error}"
+            return internal_error(job, cause, Reason.CREATE_FAILED)
+        case CapacityErrorKind.QUOTA | CapacityErrorKind.STOCKOUT:
+            if _is_search_over(job, now):
+                return _give_up(job, event, error)
+            if event.error_kind is CapacityErrorKind.QUOTA:
+                return _wait_for_quota(state, event, error, now)
+            return _after_stockout(state, event, error, now)
+
+
+def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
+    """Record once per placement round that the job waits in Cloud TPU's queue."""
+    if not _is_current_request(state.job, event):
+        return _no_longer_requested(event)
+    text = f"{event.requested} waits in Cloud TPU's queue in {event.zone}."
+    return Decision(Rule.CAPACITY, Reason.QUEUED, text, Ignore())
+
+
+def provisioning_deadline(job: Job) -> datetime | None:
+    """Return the time at which the job fails if it has no VMs by then; None if it sets no limit."""
+    plan = job.plan
+    if job.started_at is not None:
+        return job.started_at + timedelta(seconds=plan.max_running_s)
+    return job.created_at + timedelta(seconds=plan.max_wait_s) if plan.max_wait_s is not None else None
+
+
+def _is_current_request(job: Job, event: VmsNotCreated | VmsQueued) -> bool:
+    return (event.attempt, event.zone, event.round) == (job.attempt, job.zone, job.placement.round)
+
+
+def _no_longer_requested(event: VmsNotCreated | VmsQueued) -> Decision:
+    return stale(Reason.NOTHING_TO_DO, f"VMs are no longer requested in {event.zone}.")
+
+
+def _is_search_over(job: Job, now: datetime) -> bool:
+    age_s = (now - job.created_at).total_seconds()
+    errors = job.placement.round + 1
+    return job.started_at is None and errors >= CAPACITY_ERRORS_MIN and age_s >= PROVISIONING_MAX_S
+
+
+def _give_up(job: Job, event: VmsNotCreated, error: str) -> Decision:
+    text = (
+        f"No capacity for {event.requested} within {PROVISIONING_MAX_S // 86400} days, after "
+        f"{job.placement.round + 1} capacity errors; the last one: {error}."
+    )
+    action = FailJob(messages.no_resources(event.requested, error))
+    return Decision(Rule.CAPACITY, Reason.NEVER_ANY_CAPACITY, text, action)
+
+
+def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
+    """Stay in the zone: all zones of a region share the quota."""
+    text = (
+        f"No quota for {event.requested} in {event.zone}, nor in the other zones of the region ({error}): trying again"
+    )
+    return _continue(state, state.job.placement.zone_index, Reason.QUOTA, text, event, now, waits=True)
+
+
+def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
+    job = state.job
+    problem = f"No capacity for {event.requested} in {event.zone}"
+    zone_index = _next_zone_index(job, event)
+    zone = job.plan.zones[zone_index]
+    if event.required_present:
+        text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
+        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, event, now, waits=True)
+    if is_whole_gang_requested(state):
+        text = f"{problem} ({error}): trying {zone} next"
+        return _continue(state, zone_index, Reason.STOCKOUT, text, event, now, waits=is_pass_over(job))
+    waited_s = max(((now - at).total_seconds() for at in provisioning_since(state, required_only=True)), default=0.0)
+    if waited_s < PARTIAL_GANG_WAIT_MAX_S:
+        text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
+        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, event, now, waits=True)
+    text = f"{problem} for {waited_s:.0f} s ({error}): the whole job moves to {zone}, free of charge."
+    return Decision(Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, RerunJob(Budget.FREE, zone_index))
+
+
+def _continue(
+    state: State, zone_index: int, reason: Reason, text: str, event: VmsNotCreated, now: datetime, *, waits: bool
+) -> Decision:
+    """Begin the next placement round. A search for required VMs and one for optional VMs have backoffs of their own."""
+    is_other_search = state.job.placement.only_optional is not event.required_present
+    since = now if is_other_search else search_began_at(state, now)
+    next_at = next_request_at(state.job, since, now) if waits else None
+    when = f" in {(next_at - now).total_seconds():.0f} s" if next_at else ""
+    action = ContinueProvisioning(
+        zone_index,
+        state.job.placement.round + 1,
+        since,
+        next_at,
+        only_optional=event.required_present,
+        problem=messages.capacity_problem(event),
+    )
+    return Decision(Rule.CAPACITY, reason, f"{text}{when}.", action)
+
+
+def _next_zone_index(job: Job, event: VmsNotCreated) -> int:
+    """Return the index of a zone that Google named as having capacity, else that of the next zone in order."""
+    zones = job.plan.zones
+    available = [zones.index(zone) for zone in event.zones_available if zone in zones and zone != event.zone]
+    return available[0] if available else (job.placement.zone_index + 1) % len(zones)

@@ -1,0 +1,173 @@
+"""The rules: what an event means for a job. Every event has a decision, also a stale or an unknown one.
+
+    event ──► stale? (rule 1) ──► the rule of its type ──► Decision(rule, reason, text, action)
+
+docs/rules.md explains the rules. This module holds rule 1 and the table from event types to rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from trainmaster.core.decisions import Decision, Reason, stale
+from trainmaster.core.events import (
+    AllReady,
+    CancelRequested,
+    ChargeExplained,
+    CompletionOutdated,
+    DeadlinePassed,
+    DeleteRequested,
+    Event,
+    JobSubmitted,
+    LabelsChanged,
+    ProvisioningStarted,
+    ReplicaEvent,
+    ReplicaExited,
+    StopRequested,
+    TrialEnded,
+    TrialsMeasured,
+    TrialStarted,
+    TrialSuggested,
+    TrialUnpromising,
+    TuningEnded,
+    VmLost,
+    VmReady,
+    VmsNotCreated,
+    VmsQueued,
+)
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.rules.capacity import judge_vms_not_created, judge_vms_queued
+from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
+from trainmaster.core.rules.explained_charge import judge_explained_charge
+from trainmaster.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
+from trainmaster.core.rules.reactivation import judge_outdated_completion
+from trainmaster.core.rules.replica_exit import judge_exit
+from trainmaster.core.rules.tuning import judge_suggestion, judge_trial, judge_tuning_ended
+from trainmaster.core.rules.user_requests import judge_cancel, judge_deadline, judge_deletion, judge_labels
+from trainmaster.core.rules.vm_loss import judge_vm_loss
+
+JobRule = Callable[[State, Any, datetime], Decision]
+"""Decides about an event of one type, which is typed in the rule's own signature."""
+ReplicaRule = Callable[[State, Replica, Any, datetime], Decision]
+
+ENDED_JOB_RULES: Final[Mapping[type, JobRule]] = {
+    LabelsChanged: judge_labels,
+    DeleteRequested: judge_deletion,
+    TrialStarted: judge_trial,
+    TrialEnded: judge_trial,
+}
+"""Rules of events that also concern a job that has ended."""
+
+LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
+    ProvisioningStarted: judge_provisioning_started,
+    AllReady: judge_all_ready,
+    ChargeExplained: judge_explained_charge,
+    VmsNotCreated: judge_vms_not_created,
+    VmsQueued: judge_vms_queued,
+    CancelRequested: judge_cancel,
+    DeadlinePassed: judge_deadline,
+    TrialSuggested: judge_suggestion,
+    TrialsMeasured: judge_measurements,
+    TrialUnpromising: judge_unpromising,
+    StopRequested: judge_stop,
+    TuningEnded: judge_tuning_ended,
+}
+
+REPLICA_RULES: Final[Mapping[type, ReplicaRule]] = {
+    VmReady: judge_ready,
+    ReplicaExited: judge_exit,
+    VmLost: judge_vm_loss,
+    CompletionOutdated: judge_outdated_completion,
+}
+"""Rules of events whose subject is the replica's current incarnation, or its current VM (`VmLost`)."""
+
+
+def judge(state: State | None, event: Event, now: datetime) -> Decision:
+    """Return the decision about an event. `state` is None only if no job has the event's job id.
+
+    `state` holds at least what `event.reads` names; a rerun is decided again with the whole attempt.
+    """
+    if isinstance(event, JobSubmitted):
+        return judge_submission(state, event)
+    if state is None:
+        return stale(Reason.UNKNOWN_INCARNATION, "No such job.")
+    if (rule := ENDED_JOB_RULES.get(type(event))) is not None:
+        return rule(state, event, now)
+    if (ignored := _without_subject(state, event)) is not None:
+        return ignored
+    if isinstance(event, ReplicaEvent):
+        return _judge_replica_event(state, event, now)
+    return LIVE_JOB_RULES[type(event)](state, event, now)
+
+
+def _without_subject(state: State, event: Event) -> Decision | None:
+    """Return the decision to ignore an event whose subject never existed or whose job has ended; None: judge it
+    further."""
+    if isinstance(event, ReplicaEvent) and _was_never_ordered(state, event):
+        return stale(Reason.UNKNOWN_INCARNATION, "The event is about an incarnation or VM that was never ordered.")
+    if state.job.state.is_terminal:
+        return stale(Reason.JOB_ENDED, f"The job has already ended: {state.job.state}.")
+    return None
+
+
+def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
+    """Whether the event names something that does not exist. Such events are not stored: a program could invent any
+    number of them. Events about what existed are few."""
+    subject, job = event.subject, state.job
+    named = state.find(subject.attempt, subject.replica_id)
+    replica = named or state.find(job.attempt, subject.replica_id)
+    if replica is None or subject.attempt > job.attempt or subject.vm_generation > replica.vm_generation:
+        return True
+    return named is not None and subject.incarnation > named.incarnation
+
+
+def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
+    """Apply the fences of rule 1 before the rule of the event."""
+    subject, job = event.subject, state.job
+    replica = state.find(job.attempt, subject.replica_id)
+    # A VM outlives an attempt: its loss counts even if the event names an older attempt.
+    is_vm_loss = isinstance(event, VmLost) and event.is_vm_loss
+    if subject.attempt < job.attempt and not is_vm_loss:
+        return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {subject.attempt}.")
+    if replica is None or subject.attempt > job.attempt:
+        return stale(Reason.UNKNOWN_INCARNATION, "The job has no such replica.")
+    rule = REPLICA_RULES[type(event)]
+    return _fence(state, replica, event) or rule(state, replica, event, now)
+
+
+def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | None:
+    """Return the decision to ignore an event about a VM or incarnation that is not the current one; None: judge it
+    further."""
+    subject = event.subject
+    if subject.vm_generation != replica.vm_generation:
+        is_older = subject.vm_generation < replica.vm_generation
+        return _other_subject(Reason.OLD_VM_GENERATION, "VM", is_older=is_older)
+    if _is_other_vm(state, replica, event):
+        return stale(Reason.OTHER_VM, "The event is about another VM than the one that this replica runs on.")
+    if isinstance(event, VmLost):
+        return None
+    if subject.incarnation != replica.incarnation:
+        is_older = subject.incarnation < replica.incarnation
+        return _other_subject(Reason.OLD_INCARNATION, "incarnation", is_older=is_older)
+    if replica.state is ReplicaState.COMPLETED and not isinstance(event, CompletionOutdated):
+        return stale(Reason.NOTHING_TO_DO, "The replica has already exited 0.")
+    return None
+
+
+def _is_other_vm(state: State, replica: Replica, event: ReplicaEvent) -> bool:
+    """Whether another VM of the same VM generation has reported.
+
+    A VM that is missing has no id in an event. The hosts of a slice may not know the id of their node.
+    """
+    if replica.instance_id is None or state.job.plan.group(replica.replica_id.task_type).tpu is not None:
+        return False
+    return event.subject.vm.instance_id not in ("", replica.instance_id)
+
+
+def _other_subject(reason: Reason, noun: str, *, is_older: bool) -> Decision:
+    if is_older:
+        return stale(reason, f"The event is about an older {noun} of this replica.")
+    return stale(Reason.UNKNOWN_INCARNATION, f"The event is about a later {noun} than was ever ordered.")

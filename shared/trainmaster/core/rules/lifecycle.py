@@ -1,0 +1,66 @@
+"""The normal course of a job: it is submitted, leaves the admission queue, and its replicas become ready."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from trainmaster.core.actions import AcceptJob, BeginPreparing, BeginRunning, MarkHostReady, MarkReady
+from trainmaster.core.decisions import Decision, Reason, Rule, stale
+from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.replica import HostVm, Replica, ReplicaState
+from trainmaster.core.rules import messages
+
+
+def is_same_submission(stored: Job, submitted: Job) -> bool:
+    """Whether a submission was repeated: same source and same content. The sender of a message chooses its source."""
+    return (stored.submission, stored.spec_json) == (submitted.submission, submitted.spec_json)
+
+
+def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
+    """Accept the job unless its id is used. The same submission delivered twice is one job."""
+    if state is None:
+        text = "The job is valid and new."
+        if event.exhausted:
+            text += f" Zones tried last, because of recent stockouts: {', '.join(event.exhausted)}."
+        return Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text, AcceptJob(event.job))
+    if is_same_submission(state.job, event.job):
+        return stale(Reason.NOTHING_TO_DO, "The same submission was accepted before.")
+    return stale(Reason.JOB_ID_TAKEN, messages.JOB_EXISTS)
+
+
+def judge_provisioning_started(state: State, event: ProvisioningStarted, now: datetime) -> Decision:
+    """Move the job out of the admission queue."""
+    if state.job.state is not JobState.QUEUED:
+        return stale(Reason.NOTHING_TO_DO, "Provisioning had begun before.")
+    action = BeginPreparing(event.is_admission)
+    owner = "first trial's" if state.job.tuning else "job's"
+    return Decision(Rule.LIFECYCLE, Reason.PREPARING, f"The {owner} VMs are being created.", action)
+
+
+def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
+    """Begin RUNNING when every required replica of the current attempt has been ready."""
+    job = state.job
+    if event.attempt != job.attempt:
+        return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {event.attempt}.")
+    if job.state is not JobState.PREPARING:
+        return stale(Reason.NOTHING_TO_DO, "The job is running already.")
+    everyone = "Every replica" if job.plan.gang else "Every replica that the job cannot start without"
+    cause = "The first trial runs" if job.tuning else f"{everyone} is ready"
+    return Decision(Rule.LIFECYCLE, Reason.ALL_READY, f"{cause}: the job is running.", BeginRunning())
+
+
+def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -> Decision:
+    """Mark a replica ready. A slice is ready when the last of its hosts is."""
+    subject, who = event.subject, replica.replica_id.words
+    host_vm = HostVm(subject.host or 0, event.host_vm) if event.host_vm else None
+    if replica.state is ReplicaState.RUNNING:
+        return stale(Reason.NOTHING_TO_DO, "The replica is running already.")
+    hosts = state.job.plan.group(replica.replica_id.task_type).hosts
+    hosts_ready = {*replica.hosts_ready, *(() if subject.host is None else (subject.host,))}
+    if subject.host is not None and len(hosts_ready) < hosts:
+        text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}."
+        host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm)
+        return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
+    action = MarkReady(replica.key, subject.vm.instance_id, event.at, host_vm)
+    return Decision(Rule.LIFECYCLE, Reason.READY, f"{who} is ready on {subject.vm.name}.", action)

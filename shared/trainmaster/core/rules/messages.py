@@ -1,0 +1,165 @@
+"""Messages that users read. Those that begin with the service's own words stay verbatim, because clients match on them.
+
+Source: the service's documented messages, and messages that its users quoted.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Final
+from urllib.parse import quote
+
+from trainmaster.core.events import CapacityErrorKind, ExitCause, ReplicaExited, VmsNotCreated
+from trainmaster.core.model.job import public_id
+from trainmaster.core.model.tuning import Trial, TrialState, Tuning
+from trainmaster.core.rules.migration_advice import advice
+
+CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
+CANCELLED_BY_USER: Final = "Job is cancelled by the user"
+INTERNAL_ERROR: Final = "Internal error occurred for the current attempt"
+JOB_EXISTS: Final = "Field: job.job_id Error: A job with this id already exists."
+
+_QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
+"""Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU."""
+
+
+def capacity_problem(event: VmsNotCreated) -> str:
+    """Return which quota was used up, or where there was no capacity."""
+    if event.error_kind is not CapacityErrorKind.QUOTA:
+        return f"no capacity in {event.zone}"
+    quota = _QUOTA_NAME.search(event.message)
+    return f"the quota {quota[1]} is used up" if quota else "a quota is used up"
+
+
+def exit_status(event: ReplicaExited) -> str:
+    """Return the exit status as the service wrote it: `1`, or `9(SIGKILL)` for a signal."""
+    if event.signal is None:
+        return str(event.exit_status if event.exit_status is not None else "unknown")
+    try:
+        return f"{event.signal}({signal.Signals(event.signal).name})"
+    except ValueError:
+        return str(event.signal)
+
+
+def exit_outcome(event: ReplicaExited) -> str:
+    """Return what ended the replica: the rest of a sentence that begins with its name."""
+    if event.cause is ExitCause.INSTALL:
+        return "could not install its packages"
+    if event.cause is ExitCause.VM_RESTARTED:
+        return "was interrupted by another reboot of its VM"
+    if event.cause is ExitCause.STALLED:
+        return "was ended because it printed nothing for the job's stallTimeout"
+    if event.out_of_memory:
+        return f"ran out of memory ({exit_status(event)})"
+    if event.signal is not None:
+        return f"was ended by signal {exit_status(event)}"
+    error = f" ({event.error.type})" if event.error else ""
+    return f"exited with status {exit_status(event)}{error}"
+
+
+def replica_failed(event: ReplicaExited) -> str:
+    """Return the errorMessage of a job that this exit ended: what happened, its cause, what to do, the last output."""
+    who = f"The replica {event.subject.replica_id.words}"
+    if event.out_of_memory:
+        message = f"{who} ran out-of-memory and exited with a non-zero status of {exit_status(event)}."
+    elif event.cause is ExitCause.INSTALL:
+        message = f"{who} could not install its packages (status {exit_status(event)})."
+    elif event.cause is ExitCause.VM_RESTARTED:
+        message = f"{who} was interrupted by reboots of its VM."
+    elif event.cause is ExitCause.STALLED:
+        message = f"{who} was ended because it printed nothing for the job's stallTimeout."
+    else:
+        message = f"{who} exited with a non-zero status of {exit_status(event)}."
+    tail = event.tail.strip()
+    lines = [line for line in (cause(event), advice(event)) if line]
+    if tail:
+        lines += ["", tail] if lines else [tail]
+    return f"{message} \n" + "\n".join(lines) if lines else message
+
+
+CAUSE_LINES: Final = 3
+"""Lines of an errorMessage before the program's last output, at most: what happened, its cause, what to do."""
+
+
+def summary(error_message: str) -> str:
+    """Return an errorMessage in one line, without the program's last output, which follows the cause after a blank
+    line."""
+    lines = [line.strip() for line in error_message.splitlines()]
+    following = lines[1 : CAUSE_LINES + 1]
+    end = 1 + following.index("") if "" in following else 1
+    return " ".join(lines[:end])
+
+
+def cause(event: ReplicaExited) -> str:
+    """Return the program's own error in one line: `ValueError: bad shape (trainer/task.py:41 in main)`."""
+    error = event.error
+    if error is None:
+        return ""
+    frame = error.own_frame or error.frame
+    first_line = error.message.partition("\n")[0]
+    return (f"{error.type}: {first_line}" if first_line else error.type) + (f" ({frame})" if frame else "")
+
+
+def with_log_link(message: str, project: str, job_id: str) -> str:
+    """Return the message with a link to the job's log, as the service ended such messages."""
+    job_id = public_id(job_id)
+    log_filter = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe="")
+    address = f"{CONSOLE_LOGS}?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={log_filter}"
+    return f"{message}\n\nTo find out more about why your job exited please check the logs: {address}"
+
+
+def no_resources(requested: str, error: str) -> str:
+    """Return the errorMessage of a job that never got VMs."""
+    return f"The job was stopped after too many retries: no resources for {requested} in its region. {error}."
+
+
+def internal_error(cause: str) -> str:
+    """Return the errorMessage of a job that ended by an internal error."""
+    return f"{INTERNAL_ERROR}: {cause}"
+
+
+def trial_flags(tuning: Tuning, values: tuple[str, ...]) -> str:
+    """Return the flags of a trial's program: `--learning-rate 0.01 --optimizer adam`."""
+    return " ".join(f"--{parameter.name} {parameter.value}" for parameter in tuning.assignments(values))
+
+
+def too_many_trials_failed(tuning: Tuning, last: Trial) -> str:
+    """Return the service's message. Source: users' quotations, with its missing and double spaces."""
+    failed = len(tuning.of_state(TrialState.FAILED))
+    return (
+        f"Hyperparameter Tuning Trial #{last.number} failed. {failed} total hyperparameter trial failures were seen, "
+        f"out of {len(tuning.trials)} trials attempted which reaches the user-specified limit of {tuning.max_failed}."
+        f"The last trial to fail was #{last.number}, {_with_error(tuning, last)}"
+    )
+
+
+def trial_failed_first(tuning: Tuning, last: Trial) -> str:
+    """Return a message in the form of `too_many_trials_failed`. It is ours."""
+    return (
+        f"Hyperparameter Tuning Trial #{last.number} failed before any other trial succeeded; it had run "
+        f"{_with_error(tuning, last)}"
+    )
+
+
+def no_trial_succeeded(tuning: Tuning, last: Trial | None) -> str:
+    summary = f"No hyperparameter tuning trial succeeded, out of {len(tuning.trials)} trials attempted."
+    return f"{summary} The last trial to fail was #{last.number}, {_with_error(tuning, last)}" if last else summary
+
+
+def _with_error(tuning: Tuning, trial: Trial) -> str:
+    parameters = "".join(f"{parameter.name}={parameter.value}, " for parameter in tuning.assignments(trial.values))
+    return f"with parameters: {parameters}.  The trial's error message was: {tuning.last_error}"
+
+
+def stopped_early(comparison: str) -> str:
+    """Return the errorMessage of a trial's own job that was stopped early."""
+    return f"Trial is stopped early by its tuning job: {comparison}."
+
+
+def exceeded_running_time(limit_s: int) -> str:
+    return f"Job was cancelled for exceeding the maximum allowed duration of {limit_s} seconds."
+
+
+def exceeded_wait_time(limit_s: int) -> str:
+    return f"Job was cancelled for exceeding the maximum allowed waiting time of {limit_s} seconds."

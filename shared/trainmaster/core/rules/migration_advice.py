@@ -1,0 +1,119 @@
+"""Advice about programs that were written for the service's past runtimes, by the error that they end with.
+
+docs/migrating.md says the same at more length.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from trainmaster.core.events import ExitCause, ReplicaExited
+
+PACKAGES: Final = {
+    "PIL": "Pillow",
+    "fsspec": "fsspec",
+    "gcsfs": "gcsfs",
+    "google.cloud": "google-cloud-storage",
+    "google.cloud.bigquery": "google-cloud-bigquery",
+    "google.cloud.storage": "google-cloud-storage",
+    "googleapiclient": "google-api-python-client",
+    "h5py": "h5py",
+    "hypertune": "cloudml-hypertune",
+    "joblib": "joblib",
+    "numpy": "numpy",
+    "oauth2client": "oauth2client",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "requests": "requests",
+    "scipy": "scipy",
+    "six": "six",
+    "sklearn": "scikit-learn",
+    "tensorflow_hub": "tensorflow-hub",
+    "tensorflow_probability": "tensorflow-probability",
+    "torchvision": "torchvision",
+    "xgboost": "xgboost",
+    "yaml": "PyYAML",
+}
+"""Modules of the service's past runtimes, and the packages that have them. Source: its runtime version list."""
+
+OWN_IMAGE: Final = (
+    "An image of your own still runs it as it is: build it FROM us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310"
+    " with your package, and name it in `masterConfig.imageUri`."
+)
+
+_NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A known failure of programs for the past runtimes: a pattern of its message, and what to do."""
+
+    pattern: re.Pattern[str]
+    advice: str
+
+
+_PROGRAM_FAILURES: Final = (
+    _Failure(
+        re.compile(r"sklearn\.externals"),
+        "scikit-learn 0.23 removed `sklearn.externals`: write `import joblib` and `import six`, and add both to"
+        " `install_requires` in setup.py.",
+    ),
+    _Failure(
+        re.compile(
+            r"has no attribute 'estimator'|No module named '?tensorflow_estimator|tensorflow\.python\.estimator"
+        ),
+        "TensorFlow 2.16 removed `tf.estimator`: train with `model.fit` of Keras, whose BackupAndRestore callback"
+        f" continues after a restart. {OWN_IMAGE}",
+    ),
+    _Failure(
+        re.compile(r"tensorflow\.contrib|module 'tensorflow' has no attribute 'contrib'"),
+        f"TensorFlow 2 has no `tf.contrib`: its parts are in Keras, tf.data and separate packages. {OWN_IMAGE}",
+    ),
+    _Failure(
+        re.compile(
+            r"module 'tensorflow' has no attribute '(?:ConfigProto|GPUOptions|Session|app|flags|get_variable|gfile"
+            r"|global_variables_initializer|layers|logging|log|placeholder|python_io|set_random_seed|variable_scope)'"
+        ),
+        "This is the API of TensorFlow 1: write `import tensorflow.compat.v1 as tf` and `tf.disable_v2_behavior()`, or"
+        f" rewrite the model with Keras. {OWN_IMAGE}",
+    ),
+    _Failure(
+        re.compile(r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'"),
+        "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`.",
+    ),
+)
+_INSTALL_FAILURES: Final = (
+    _Failure(
+        re.compile(r"requires a different Python"),
+        "The package excludes the Python of the runtime: widen `python_requires` in setup.py.",
+    ),
+    _Failure(
+        re.compile(r"No matching distribution found for \S*[=<]=?[\d.*]+"),
+        "The package pins a version that does not exist for the Python of the runtime: remove the pin from"
+        f" `install_requires` in setup.py; the runtime has its framework. {OWN_IMAGE}",
+    ),
+)
+
+
+def advice(event: ReplicaExited) -> str:
+    """Return what to change in a program for the past runtimes that ended like this; empty if nothing is known."""
+    if event.cause is ExitCause.INSTALL:
+        return _find(_INSTALL_FAILURES, event.tail)
+    if event.error is None:
+        return ""
+    return _find(_PROGRAM_FAILURES, event.error.message) or _missing_package(event.error.message)
+
+
+def _find(failures: tuple[_Failure, ...], text: str) -> str:
+    return next((failure.advice for failure in failures if failure.pattern.search(text)), "")
+
+
+def _missing_package(message: str) -> str:
+    match = _NO_MODULE.search(message)
+    module = match[1] if match else ""
+    package = PACKAGES.get(module) or PACKAGES.get(module.partition(".")[0])
+    if package is None:
+        return ""
+    return f'The service\'s past runtimes had `{module}`: add `install_requires=["{package}"]` to setup.py.'

@@ -1,0 +1,111 @@
+"""Every time window and threshold of the rules, with its reason.
+
+A rule that can use a stored fact uses no window. Budgets are in `core.model.job`; times that a user sets are in
+`trainmaster.core.model.plan`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+# Rule 3: reactivation
+
+INDEPENDENCE_PROOF: Final = timedelta(seconds=180)
+"""A replica that keeps running this long after the primary restarted does not depend on it: a dependent one fails
+within seconds of losing a peer."""
+
+EXIT_REPORT_DELAY_MAX: Final = timedelta(seconds=10)
+"""How much later than the primary's restart the exit report of a process from the previous attempt may arrive."""
+
+# Rule 4: lost VMs
+
+STARTUP_TIMEOUT_S: Final = 20 * 60
+"""How long an incarnation that was ordered on a running VM may take until the agent reports it ready: a minute for the
+boot, several for packages, the largest of which are gigabytes. An agent that cannot set up reports that itself; this
+timeout is for an agent that reports nothing."""
+
+AGENT_TIMEOUT: Final = timedelta(minutes=15)
+"""How long the agent of a running replica may write no heartbeat. An agent writes one every minute, and restarts within
+seconds after a crash. The rest is for maintenance that pauses a VM, and for an unreachable metadata server."""
+
+HEARTBEATS_READ_MAX: Final = 500
+"""Heartbeats that one reconciliation reads, each with a call of its own: up to a third of what Compute Engine's default
+limit of 1,500 reads per minute allows. A larger gang is read in several reconciliations."""
+
+REBOOT_INTERVAL_MIN: Final = timedelta(hours=1)
+"""A second reboot of a replica's VM within this time is treated as the program's fault, and is charged."""
+
+EARLY_LOSSES_PER_ZONE: Final = 3
+"""VMs of a replica that may be lost in a row before their agents report, until the next zone is tried. The first loss
+may be chance; after three, the zone takes Spot VMs away as fast as it creates them."""
+
+EARLY_LOSSES_MAX: Final = 30
+"""VMs of a replica that may be lost in a row before their agents report, in all zones, until the job fails. With the
+pauses between them that is at least six hours: longer than most shortages, and at most 30 boots are paid."""
+
+# Rule 7: collateral exits
+
+LOSS_REPORT_DELAY_MAX: Final = timedelta(seconds=180)
+"""How much earlier than its report a VM may have been lost. A loss that no event reports is found by the sweep, which
+runs every minute. Exits of peers in this time, without evidence of their own fault, may be its consequence."""
+
+EARLY_NOTICE_MAX: Final = timedelta(seconds=10)
+"""How long before its own exit a failing program may close its connections. Peers that report a lost peer in this time
+noticed this failure."""
+
+# Rules 8 and 10: failures soon after the start
+
+QUICK_FAILURE_MAX_S: Final = 10 * 60
+"""A program that fails earlier after its start is taken to have made no progress. The control plane cannot see
+checkpoints; programs that save any rarely save the first one earlier, and a bug in the first step shows earlier."""
+
+LIKELY_BUG_FAILURES: Final = 3
+"""Quick failures in a row after which the texts of decisions mention a likely bug. Two may be chance."""
+
+# Rule 11: capacity
+
+PARTIAL_GANG_WAIT_MAX_S: Final = 900
+"""How long the healthy part of a gang keeps running while a VM for the rest is requested in the same zone. A rerun in
+another zone, from the last checkpoint, costs about as much in a job that checkpoints every quarter of an hour."""
+
+PROVISIONING_MAX_S: Final = 7 * 24 * 3600
+"""How long VMs are requested for a job that never ran and sets no maxWaitTime: as long as a job may run by default.
+Source: the service also stopped such jobs "after too many retries"; it documented no number."""
+
+CAPACITY_ERRORS_MIN: Final = 100
+"""Capacity errors before a job fails after `PROVISIONING_MAX_S`. A job with fewer spent most of its time in the
+admission queue."""
+
+FAST_RETRIES: Final = timedelta(hours=1)
+"""How long VMs are requested at the shortest interval."""
+
+RETRY_MIN: Final = timedelta(seconds=50)
+"""Shortest time until VMs are requested again: a little less than a minute, because the sweep triggers the request."""
+
+RETRY_MAX: Final = timedelta(minutes=15)
+"""Longest time until VMs are requested again."""
+
+RETRY_SHARE: Final = 1 / 30
+"""Time until VMs are requested again, as a share of the time since the first capacity error."""
+
+RETRY_JITTER: Final = 0.1
+"""Largest deviation from the computed time, as a share of it. It keeps jobs that failed together from retrying
+together."""
+
+STOCKOUT_MEMORY: Final = timedelta(minutes=30)
+"""How long a zone with a stockout is tried last by new jobs. Capacity returns within minutes to hours. If this time
+were shorter, a job would repeat the stockout of the job before it; if it were much longer, jobs would avoid a zone that
+has capacity again."""
+
+# Stored documents
+
+HISTORY_KEPT: Final = timedelta(days=30)
+"""How long documents stay that no decision needs any more. It is longer than any message can be redelivered: Pub/Sub
+keeps one for seven days at most, and dead letters are replayed within days."""
+
+# VMs
+
+FUSE_SLACK_S: Final = 3600
+"""Time between the latest moment at which a job may still run and the moment at which its TPU nodes delete themselves.
+No healthy job comes near it."""

@@ -1,0 +1,189 @@
+"""How the actions on a job as a whole change the stored state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from trainmaster.core.actions import (
+    BeginPreparing,
+    BeginRunning,
+    Budget,
+    CancelJob,
+    CompleteTuning,
+    ContinueProvisioning,
+    DeleteJob,
+    FailJob,
+    JobAction,
+    RerunJob,
+    SetLabels,
+    SucceedJob,
+)
+from trainmaster.core.model.job import Budgets, Job, JobState, LastRerun, Placement, State
+from trainmaster.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
+from trainmaster.core.model.tuning import Measurement
+from trainmaster.core.transitions.change import (
+    PROVISION,
+    Change,
+    IllegalTransitionError,
+    find_replica,
+    move_job,
+    move_replica,
+    with_next_version,
+)
+from trainmaster.core.transitions.replica_actions import replace_vm
+
+
+def accept_job(job: Job, now: datetime) -> Change:
+    """Return the documents of a new job. A tuning job has no replicas."""
+    replica_ids = () if job.tuning else job.plan.replica_ids
+    replicas = tuple(Replica(job.attempt, replica_id, ordered_at=now) for replica_id in replica_ids)
+    return Change(job, replicas, PROVISION)
+
+
+def change_job(state: State, action: JobAction, now: datetime) -> Change:
+    """Return the change that the action makes to the job."""
+    job = state.job
+    match action:
+        case BeginPreparing():
+            return Change(move_job(job, JobState.PREPARING), effects=PROVISION if action.requests_vms else ())
+        case BeginRunning():
+            return Change(move_job(job, JobState.RUNNING, started_at=now))
+        case ContinueProvisioning():
+            placement = Placement(
+                action.zone_index, action.round, action.since, action.next_at, action.only_optional, action.problem
+            )
+            provisioned = replace(job, placement=placement, version=job.version + 1)
+            return Change(provisioned, _request_vms(state, action, now), PROVISION)
+        case RerunJob():
+            return _rerun(state, action, now)
+        case SucceedJob():
+            return _succeed(state, action, now)
+        case FailJob():
+            ended = move_job(job, JobState.FAILED, ended_at=now, error_message=action.message)
+            replicas = (with_next_version(find_replica(state, action.replica)),) if action.replica else ()
+            return Change(ended, replicas, PROVISION)
+        case CancelJob():
+            ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
+            return Change(ended, effects=PROVISION)
+        case SetLabels():
+            return Change(
+                replace(job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1)
+            )
+        case DeleteJob():
+            return Change(replace(job, deleted_at=now, version=job.version + 1), effects=PROVISION)
+        case CompleteTuning():
+            return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
+        case _:
+            assert_never(action)
+
+
+def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:
+    primary = find_replica(state, action.replica)
+    measurement = action.measurement or primary.measurement
+    # The primary may complete before the last peer is ready. The job then started when the primary did.
+    started_at = state.job.started_at or primary.ready_at or now
+    ended = move_job(
+        _with_trial_result(state.job, measurement), JobState.SUCCEEDED, started_at=started_at, ended_at=now
+    )
+    done = move_replica(primary, ReplicaState.COMPLETED, done_at=now, measurement=measurement)
+    return Change(ended, (done,), PROVISION)
+
+
+def _with_trial_result(job: Job, measurement: Measurement | None) -> Job:
+    if job.trial_of is None:
+        return job
+    return replace(job, trial_of=replace(job.trial_of, measurement=measurement))
+
+
+def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
+    _require_whole_attempt(state)
+    job = state.job
+    budgets = Budgets(
+        reruns_used=job.budgets.reruns_used + (action.charge is Budget.RERUNS),
+        internal_used=job.budgets.internal_used + (action.charge is Budget.INTERNAL),
+    )
+    attempt = job.attempt + 1
+    placement = replace(job.placement, since=None, next_at=None, problem="")
+    if action.zone_index is not None:
+        placement = Placement(action.zone_index, placement.round + 1, since=job.placement.since or now)
+    rerun = replace(
+        job,
+        attempt=attempt,
+        budgets=budgets,
+        placement=placement,
+        last_rerun=LastRerun(action.exited_at or now, action.blame) if action.charge is Budget.RERUNS else None,
+        version=job.version + 1,
+    )
+    previous = tuple(with_next_version(replica) for replica in state.replicas)
+    moved_to = None if placement.zone_index == job.placement.zone_index else _next_generation(state.replicas)
+    following = tuple(_next_attempt(replica, attempt, action, moved_to, now) for replica in state.replicas)
+    return Change(rerun, (*previous, *following), PROVISION)
+
+
+def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: int | None, now: datetime) -> Replica:
+    """Return the replica of the next attempt.
+
+    It keeps its VM, unless the replica had completed (its VM was deleted), the VM is lost, or the gang moves to another
+    zone. `moved_to` is the VM generation in that zone.
+    """
+    is_lost = replica.key == action.lost
+    is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
+    instance_id = action.reporter_vm if replica.key == action.reporter else replica.instance_id
+    return Replica(
+        attempt,
+        replica.replica_id,
+        vm_generation=moved_to or replica.vm_generation + is_vm_gone,
+        instance_id=None if is_vm_gone or moved_to else instance_id,
+        host_vms=() if is_vm_gone or moved_to else replica.host_vms,
+        quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
+        vms_lost=replica.vms_lost + (is_lost and action.is_vm_taken),
+        early_losses=replica.early_losses + (is_lost and bool(moved_to)),
+        early_losses_in_zone=0 if moved_to else replica.early_losses_in_zone,
+        ordered_at=now,
+    )
+
+
+def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
+    """Return the replicas that change: in the same zone, the one that lost its VM; in another zone, all of the attempt.
+
+    In another zone, every replica whose agent has not reported gets the same new VM generation, so that one insert
+    creates the VMs of a role. This holds even if none of their VMs was created: a late insert may still create one in
+    the zone that is given up. The other replicas only get the next version, so that the commit fails if one of them
+    lost its VM meanwhile.
+    """
+    lost = find_replica(state, action.lost) if action.lost else None
+    replaced = _lose_early(lost, now) if lost else None
+    if action.zone_index == state.job.placement.zone_index:
+        return (replaced,) if replaced else ()
+    _require_whole_attempt(state)
+    attempt = [replaced if replaced and replica is lost else replica for replica in state.replicas]
+    generation = _next_generation([replica for replica in attempt if replica.awaits_vm])
+    return tuple(
+        replace(
+            replica,
+            vm_generation=generation if replica.awaits_vm else replica.vm_generation,
+            host_vms=() if replica.awaits_vm else replica.host_vms,
+            early_losses_in_zone=0 if replica.awaits_vm else replica.early_losses_in_zone,
+            version=replica.version + (replica is not replaced),
+        )
+        for replica in attempt
+    )
+
+
+def _lose_early(replica: Replica, now: datetime) -> Replica:
+    """Return the replica with another VM ordered instead of one that was lost before its agent reported."""
+    ended = PastIncarnation(replica.incarnation, EndKind.VM_LOST, ended_at=now)
+    return replace_vm(replica, ended, now, is_vm_taken=True, is_early=True)
+
+
+def _next_generation(replicas: Sequence[Replica]) -> int:
+    """Return a VM generation that none of the replicas has had."""
+    return max((replica.vm_generation for replica in replicas), default=0) + 1
+
+
+def _require_whole_attempt(state: State) -> None:
+    if not state.whole:
+        raise IllegalTransitionError("a change of all replicas needs the whole attempt")

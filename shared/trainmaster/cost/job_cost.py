@@ -1,0 +1,91 @@
+"""The cost of a job's machine time at list prices, by attempt and phase.
+
+The phases in which there is a VM (`PAID`) are charged, each at the price of the VM that the replica had: a replica may
+change from Spot to on-demand VMs. Discounts, networks, storage and images are not included.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.reporting.lost_work import WrittenObjects, losses, lost_work
+from trainmaster.core.reporting.phases import PAID, Phase, Span
+from trainmaster.cost.machine_price import machine_price
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
+
+SECONDS_PER_HOUR = Decimal(3600)
+
+
+@dataclass(frozen=True, slots=True)
+class JobCost:
+    """Amounts in the price list's currency."""
+
+    currency: str
+    priced_at: datetime
+    """When the price list was fetched."""
+    by_attempt: Mapping[int, Mapping[Phase, Decimal]]
+    """Attempt → phase → amount. Phases without a VM are left out."""
+    lost_at_least: Decimal
+    lost_at_most: Decimal
+
+    @property
+    def total(self) -> Decimal:
+        return sum((amount for phases in self.by_attempt.values() for amount in phases.values()), Decimal(0))
+
+
+def job_cost(
+    job: Job, spans: Sequence[Span], prices: PriceList, now: datetime, written: WrittenObjects | None = None
+) -> JobCost | Unknown:
+    """Return the cost until the job's end, or until now; Unknown if the price of any machine it had is unknown."""
+    hourly = _hourly_prices(job.plan, spans, prices)
+    if isinstance(hourly, Unknown):
+        return hourly
+    hosts = {group.task_type: group.hosts for group in job.plan.groups}
+    by_attempt: dict[int, dict[Phase, Decimal]] = {}
+    price_while_running: dict[tuple[ReplicaId, int, int], Decimal] = {}
+    for span in spans:
+        if span.phase not in PAID:
+            continue
+        rate = hourly[span.replica_id.task_type, span.is_spot] / SECONDS_PER_HOUR
+        price_while_running[span.replica_id, span.attempt, span.incarnation] = rate
+        seconds = Decimal(str(span.seconds(now))) * hosts[span.replica_id.task_type]
+        by_attempt.setdefault(span.attempt, defaultdict(Decimal))[span.phase] += seconds * rate
+    at_least = at_most = Decimal(0)
+    for loss in losses(job.plan, spans):
+        lost, rate = lost_work(loss, written, now), price_while_running[loss.replica_id, loss.attempt, loss.incarnation]
+        at_least += Decimal(str(lost.at_least_s)) * rate
+        at_most += Decimal(str(lost.at_most_s)) * rate
+    return JobCost(prices.currency, prices.fetched_at, by_attempt, at_least, at_most)
+
+
+def hourly_cost(plan: Plan, prices: PriceList) -> Decimal | Unknown:
+    """Return the price per hour of all machines that the job requests first."""
+    total = Decimal(0)
+    for group in plan.groups:
+        price = machine_price(plan, group, prices, is_spot=group.spot and plan.on_demand_after != 0)
+        if isinstance(price, Unknown):
+            return price
+        total += price * group.count * group.hosts
+    return total
+
+
+def _hourly_prices(
+    plan: Plan, spans: Iterable[Span], prices: PriceList
+) -> Mapping[tuple[TaskType, bool], Decimal] | Unknown:
+    """Return (role, whether Spot) → price of one machine per hour, for the machines of these spans."""
+    hourly: dict[tuple[TaskType, bool], Decimal] = {}
+    needed = {(span.replica_id.task_type, span.is_spot) for span in spans if span.phase in PAID}
+    for task_type, is_spot in sorted(needed):
+        price = machine_price(plan, plan.group(task_type), prices, is_spot=is_spot)
+        if isinstance(price, Unknown):
+            return price
+        hourly[task_type, is_spot] = price
+    return hourly

@@ -1,0 +1,68 @@
+"""Everything that is shown about a job's machine time and money, from its ledger, the price list and one listing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.reporting.goodput import Goodput, goodput_of
+from trainmaster.core.reporting.history import History
+from trainmaster.core.reporting.lost_work import Loss, losses
+from trainmaster.core.reporting.phases import Span, replica_spans
+from trainmaster.cost.checkpoint_times import CheckpointTimes, Listing
+from trainmaster.cost.job_cost import JobCost, job_cost
+from trainmaster.cost.operations import Operations, operations
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
+
+Prices = Callable[[], PriceList | Unknown]
+
+
+@dataclass(frozen=True, slots=True)
+class CostSources:
+    """Where a report gets what the ledger does not have."""
+
+    prices: Prices = lambda: Unknown("no price list is configured here")
+    checkpoint_times: CheckpointTimes | None = None
+    """None: directories of jobs are not listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostReport:
+    """Machine time, cost and lost work of a job."""
+
+    goodput: Goodput
+    cost: JobCost | Unknown
+    operations: Operations
+    losses: tuple[Loss, ...]
+    listing: Listing | Unknown | None
+    """Objects in the job's directory. None: it was not listed, because nothing was lost."""
+    spans: tuple[Span, ...]
+    """The phases of all replicas."""
+
+
+def cost_report(
+    history: History, entries: Sequence[LedgerEntry], now: datetime, sources: CostSources
+) -> CostReport | None:
+    """Return the report until the job's end, or until `now`. None for a tuning job: see its trials.
+
+    The job's directory is listed once at most, and only if work was lost.
+    """
+    job = history.state.job
+    if job.tuning is not None:
+        return None
+    spans = replica_spans(history)
+    lost = losses(job.plan, spans)
+    listing = sources.checkpoint_times.listing(job, now) if lost and sources.checkpoint_times else None
+    written = listing.written_objects if isinstance(listing, Listing) else None
+    prices = sources.prices()
+    return CostReport(
+        goodput_of(job, spans, now, written),
+        prices if isinstance(prices, Unknown) else job_cost(job, spans, prices, now, written),
+        operations(job, entries, now),
+        lost,
+        listing,
+        spans,
+    )

@@ -1,0 +1,131 @@
+"""Which resource a SKU prices, by its description.
+
+The catalogue has no field for a machine series or a GPU type: only the description distinguishes them. The patterns
+match the whole description, because many differ in one word (`Custom`, `Sole Tenancy`, `DWS Calendar Mode`,
+`Regional`). A resource whose SKU is not certain has no pattern, and no price.
+
+Sources: descriptions in Google's own SKU groups and billing examples, and the catalogues of SkyPilot and dstack.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from trainmaster.cost.sku import Sku
+
+
+class Pricing(StrEnum):
+    """How a resource is bought."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Resource:
+    """Something with a price per unit."""
+
+    name: str
+    """`n1 core`, `n1 ram`, `nvidia-tesla-t4`, `v5litepod`, `pd-ssd`, `local-ssd`."""
+    unit: str
+    """The unit of its SKUs, as in `Sku.unit`."""
+
+
+HOUR: Final = "h"
+GIB_HOUR: Final = "GiBy.h"
+GIB_MONTH: Final = "GiBy.mo"
+
+SERIES: Final = {
+    "n1": "N1 Predefined Instance",
+    "n2": "N2 Instance",
+    "n2d": "N2D AMD Instance",
+    "n4": "N4 Instance",
+    "e2": "E2 Instance",
+    "c2": "Compute optimized(?: Instance)?",
+    "c2d": "C2D AMD Instance",
+    "c3": "C3 Instance",
+    "c3d": "C3D Instance",
+    "c4": "C4 Instance",
+    "t2d": "T2D AMD Instance",
+    "g2": "G2 Instance",
+    "a2": "A2 Instance",
+    "a3": "A3 Instance",
+}
+"""Machine series → its name in descriptions. a3 is A3 High; A3 Mega and later have other SKUs."""
+_GPUS: Final = {
+    "nvidia-tesla-p4": "Nvidia Tesla P4",
+    "nvidia-tesla-p100": "Nvidia Tesla P100",
+    "nvidia-tesla-v100": "Nvidia Tesla V100",
+    "nvidia-tesla-t4": "Nvidia Tesla T4",
+    "nvidia-tesla-a100": "Nvidia Tesla A100",
+    "nvidia-a100-80gb": "Nvidia (?:Tesla )?A100 80GB",
+    "nvidia-l4": "Nvidia L4",
+    "nvidia-h100-80gb": "Nvidia H100 80GB",
+}
+_TPUS: Final = {"v5litepod": "TpuV5e", "v5p": "TpuV5p", "v6e": "TpuV6e"}
+"""Prefix of Cloud TPU's type names → generation in descriptions; priced per chip. Earlier generations are priced by
+device or pod and by continent, and nothing says which SKU a slice has."""
+_DISKS: Final = {
+    "pd-standard": "Storage PD Capacity",
+    "pd-balanced": "Balanced PD Capacity",
+    "pd-ssd": "SSD backed PD Capacity",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    resource: Resource
+    pricing: Pricing
+    pattern: re.Pattern[str]
+    groups: frozenset[str]
+    family: str
+
+
+_USAGE_TYPES: Final = {Pricing.ON_DEMAND: "OnDemand", Pricing.SPOT: "Preemptible"}
+_ATTACHED: Final = {Pricing.ON_DEMAND: "", Pricing.SPOT: " attached to Spot Preemptible VMs"}
+
+
+def _rules() -> tuple[_Rule, ...]:
+    rules: list[_Rule] = []
+
+    def add(resource: Resource, pricing: Pricing, pattern: str, groups: set[str], family: str = "Compute") -> None:
+        rules.append(_Rule(resource, pricing, re.compile(pattern), frozenset(groups), family))
+
+    for pricing in Pricing:
+        prefix = "Spot Preemptible " if pricing is Pricing.SPOT else ""
+        suffix = f"{_ATTACHED[pricing]} running in .+"
+        for series, name in SERIES.items():
+            core, ram = Resource(f"{series} core", HOUR), Resource(f"{series} ram", GIB_HOUR)
+            add(core, pricing, f"{prefix}{name} Core running in .+", {"CPU", "N1Standard"})
+            add(ram, pricing, f"{prefix}{name} Ram running in .+", {"RAM", "N1Standard"})
+        for gpu, name in _GPUS.items():
+            add(Resource(gpu, HOUR), pricing, f"{name} GPU{suffix}", {"GPU"})
+        for tpu, name in _TPUS.items():
+            add(Resource(tpu, HOUR), pricing, f"{name}{suffix}", {"TPU"})
+        local_ssd = f"SSD backed Local Storage{_ATTACHED[pricing]}(?: in .+)?"
+        add(Resource("local-ssd", GIB_MONTH), pricing, local_ssd, {"LocalSSD"}, "Storage")
+    for disk, name in _DISKS.items():
+        add(Resource(disk, GIB_MONTH), Pricing.ON_DEMAND, f"{name}(?: in .+)?", {"SSD", "PDStandard"}, "Storage")
+    return tuple(rules)
+
+
+_RULES: Final = _rules()
+RESOURCES: Final = frozenset(rule.resource for rule in _RULES)
+"""Every resource that may have a price."""
+
+
+def resource_of(sku: Sku) -> tuple[Resource, Pricing] | None:
+    """Return what the SKU prices, and how it is bought; None: nothing that jobs use."""
+    for rule in _RULES:
+        is_category = (
+            sku.family == rule.family
+            and sku.group in rule.groups
+            and sku.usage_type == _USAGE_TYPES[rule.pricing]
+            and sku.unit == rule.resource.unit
+        )
+        if is_category and rule.pattern.fullmatch(sku.description):
+            return rule.resource, rule.pricing
+    return None

@@ -1,0 +1,167 @@
+"""Authentication of senders: an event about a replica must come from that replica's own VM.
+
+Pub/Sub authorizes topics, not messages: any VM that may publish its own exit may also publish another replica's. Every
+agent event therefore carries its VM's identity token, which Google signs and which no other VM can obtain:
+
+    signature     made with Google's keys (`trainmaster.ports.Tokens`)
+    audience      exactly this incarnation: project, job, attempt, task, incarnation
+    account       the service account of the job's VMs: the job's own, else the installation's
+    VM            project, zone, name and numeric id. The name follows from the replica, the zone is one of the job's,
+                  and the id is the stored one as soon as the replica has reported ready
+    host          for a TPU slice: a machine that is none of our VMs, and the same one that first reported ready as
+                  this host of this node
+    time          valid when Pub/Sub accepted the event, however late it is delivered
+
+An event whose token is absent, forged, or of another VM or incarnation goes to the dead-letter topic and changes
+nothing. docs/decisions/0033-acting-for-others.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count, takewhile
+from typing import Final
+
+from trainmaster.core.events import IncarnationRef, ReplicaExited, VmLost, VmReady
+from trainmaster.core.intake.system_events import SystemEvent, log_name
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import Replica, replica_key
+from trainmaster.core.model.vm_names import job_hash_in, vm_name
+from trainmaster.messaging import topics
+from trainmaster.messaging.push import Message
+from trainmaster.ports import Claims, IdentityError, Loaded, Store, Tokens
+
+CLOCK_SKEW_MAX: Final = timedelta(minutes=5)
+"""Allowed difference between Google's clocks; much more than was ever observed."""
+
+IDENTITY_ATTRIBUTE: Final = "identity"
+"""Attribute with the first part of the token; the others are in `identity-2`, `identity-3`, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthDeps:
+    """The ports and settings that authentication uses."""
+
+    tokens: Tokens
+    store: Store
+    project: str
+    account: str
+    """The installation's service account for VMs. If it is empty, events are not authenticated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The authenticated sender of an event."""
+
+    machine: str = ""
+    """The host of a slice that sent the event, as `PROJECT/INSTANCE_ID`; empty for a VM."""
+    loaded: Loaded | None = None
+    """The documents that the check has read: the job, and the replica that the event is about."""
+
+
+def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> Sender:
+    """Return the sender of the event.
+
+    Raises IdentityError unless the event's own replica sent the message, and TemporaryError for network errors.
+    """
+    if not deps.account:
+        return Sender()
+    token = read_token(message.attributes)
+    if not token:
+        raise IdentityError("identity: the event carries no token")
+    subject, claims = event.subject, deps.tokens.claims(token)
+    _check_audience(claims, subject, deps.project)
+    key = replica_key(subject.attempt, subject.replica_id)
+    loaded = deps.store.load(subject.job_id, key)
+    if loaded is None:
+        raise IdentityError(f"identity: there is no job {subject.job_id}")
+    job, replica = loaded.state.job, loaded.state.find(subject.attempt, subject.replica_id)
+    _check_account(claims, job.plan.service_account or deps.account)
+    _check_time(claims, message)
+    group = next((group for group in job.plan.groups if group.task_type == subject.replica_id.task_type), None)
+    if group is not None and group.tpu is not None:
+        return Sender(_check_host(claims, subject, replica, group.hosts, deps.project), loaded)
+    _check_vm(claims, subject, replica, job, deps.project)
+    return Sender(loaded=loaded)
+
+
+def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthDeps) -> Sender:
+    """Authenticate an agent's maintenance message, or an entry of Compute Engine's audit log.
+
+    Entries of the audit log have no token. They must come through a topic of their own, to which VMs cannot publish,
+    because an entry can report the loss of any VM. The name of its log must be exactly that of Compute Engine's log.
+    """
+    if isinstance(event, VmLost):
+        return authenticate(event, message, deps)
+    if deps.account and not message.subscription.endswith(f"/{topics.SYSTEM_EVENTS}"):
+        raise IdentityError(f"identity: an audit log entry must come through the topic {topics.SYSTEM_EVENTS}")
+    if deps.account and event.log != log_name(deps.project):
+        raise IdentityError(f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}")
+    return Sender()
+
+
+def read_token(attributes: Mapping[str, str]) -> str:
+    """Return the token, or an empty string.
+
+    It is split over several attributes: Pub/Sub allows 1,024 bytes per value, and a VM's token is longer.
+    """
+    names = (f"{IDENTITY_ATTRIBUTE}-{number}" if number > 1 else IDENTITY_ATTRIBUTE for number in count(1))
+    return "".join(takewhile(bool, (attributes.get(name, "") for name in names)))
+
+
+def expected_audience(project: str, subject: IncarnationRef) -> str:
+    """Return the audience that the agent requests its token for: docs/interfaces.md, section 2."""
+    task = f"{subject.replica_id.task_type}/{subject.replica_id.index}"
+    return f"trainmaster/{project}/{subject.job_id}/{subject.attempt}/{task}/{subject.incarnation}"
+
+
+def _check_audience(claims: Claims, subject: IncarnationRef, project: str) -> None:
+    expected = expected_audience(project, subject)
+    if claims.audience != expected:
+        raise IdentityError(f"identity: the token is for {claims.audience!r}, but the event is of {expected!r}")
+
+
+def _check_account(claims: Claims, account: str) -> None:
+    if claims.account != account:
+        raise IdentityError(f"identity: the token is of {claims.account!r}, but the job's VMs run as {account!r}")
+
+
+def _check_time(claims: Claims, message: Message) -> None:
+    published_at = message.published_at
+    if not claims.issued_at - CLOCK_SKEW_MAX <= published_at <= claims.expires_at + CLOCK_SKEW_MAX:
+        raise IdentityError(
+            f"identity: the token was valid until {claims.expires_at}, but the event was published at {published_at}"
+        )
+
+
+def _check_vm(claims: Claims, subject: IncarnationRef, replica: Replica | None, job: Job, project: str) -> None:
+    claimed = (claims.project, claims.zone, claims.instance_name, claims.instance_id)
+    expected = (project, subject.vm.zone, vm_name(subject.job_id, subject.replica_id), subject.vm.instance_id)
+    if claimed != expected or subject.host is not None:
+        raise IdentityError(f"identity: the token is of VM {claimed}, but the event is of {expected}")
+    if subject.vm.zone not in job.plan.zones:
+        raise IdentityError(f"identity: the token is of a VM in {subject.vm.zone}, not in {job.plan.zones}")
+    known = replica.instance_id if replica and replica.vm_generation == subject.vm_generation else None
+    if known not in (None, claims.instance_id):
+        raise IdentityError(f"identity: the token is of VM {claims.instance_id}, but the replica runs on VM {known}")
+
+
+def _check_host(claims: Claims, subject: IncarnationRef, replica: Replica | None, hosts: int, project: str) -> str:
+    """Check the sender of a slice's event, and return its machine.
+
+    Google chooses the names and numbers of the hosts' machines, so they cannot be predicted. A token of one of our VMs
+    is rejected: a VM is not a host of a slice.
+    """
+    if not (claims.project and claims.instance_id and claims.instance_name):
+        raise IdentityError("identity: the token of a slice's host must name its machine (format=full)")
+    machine, host = f"{claims.project}/{claims.instance_id}", subject.host or 0
+    if claims.project == project and job_hash_in(claims.instance_name) is not None:
+        raise IdentityError(f"identity: the token is of VM {claims.instance_name}, which is not a host of a TPU slice")
+    if host >= hosts:
+        raise IdentityError(f"identity: the event is of host {host}, but the slice has {hosts}")
+    known = replica.host_vm(host) if replica and replica.vm_generation == subject.vm_generation else None
+    if known not in (None, machine):
+        raise IdentityError(f"identity: the token is of machine {machine}, but host {host} runs on {known}")
+    return machine

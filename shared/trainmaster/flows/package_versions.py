@@ -1,0 +1,68 @@
+"""Pin the packages of a job to the generations that are stored when the job is accepted.
+
+A program of another job may be able to replace an object. Without the generation, every VM that starts later would
+install the replacement. docs/decisions/0036-code-integrity.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from trainmaster.core.intake.document_fields import field_with
+from trainmaster.core.model.package_uri import has_generation, with_generation
+from trainmaster.core.model.plan import Plan, Program
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
+from trainmaster.ports import ObjectForbiddenError, Objects
+
+FORBIDDEN: Final = (
+    "names {uri}, which this installation may not read. Add its bucket to worker_read_buckets in infra/, or grant "
+    "roles/storage.objectViewer on it to the accounts of the functions upload, submit and api, or name its version: "
+    "{uri}#GENERATION"
+)
+
+
+def with_generations(spec: AcceptedSpec, objects: Callable[[], Objects] | None) -> AcceptedSpec:
+    """Return the spec with a plan that names the current generation of each package.
+
+    A URI that has a generation is not looked up. Raises InvalidJob if a package does not exist or may not be read.
+    `objects`: None leaves the plan unchanged; only tests without Cloud Storage do that.
+    """
+    if objects is None:
+        return spec
+    programs = programs_of(spec.plan)
+    uris = dict.fromkeys(uri for program in programs for uri in program.package_uris if not has_generation(uri))
+    pinned: dict[str, str] = {}
+    problems: list[Problem] = []
+    for uri in uris:
+        try:
+            generation = objects().generation(uri)
+        except ObjectForbiddenError:
+            problems.append(_problem(spec, uri, FORBIDDEN.format(uri=uri)))
+            continue
+        if generation is None:
+            problems.append(_problem(spec, uri, f"names {uri}, which does not exist"))
+            continue
+        pinned[uri] = with_generation(uri, generation)
+    if problems:
+        raise InvalidJob(problems)
+    return replace(spec, plan=_with_uris(spec.plan, pinned))
+
+
+def programs_of(plan: Plan) -> list[Program]:
+    """Return the program of the job, and those of its roles that have their own."""
+    return [plan.program, *(group.program for group in plan.groups if group.program)]
+
+
+def _with_uris(plan: Plan, pinned: dict[str, str]) -> Plan:
+    def pin(program: Program) -> Program:
+        return replace(program, package_uris=tuple(pinned.get(uri, uri) for uri in program.package_uris))
+
+    groups = (replace(group, program=pin(group.program)) if group.program else group for group in plan.groups)
+    return replace(plan, program=pin(plan.program), groups=tuple(groups))
+
+
+def _problem(spec: AcceptedSpec, uri: str, text: str) -> Problem:
+    field = field_with(uri, spec.spec_json, "packageUris")
+    return Problem(field, text, "upload the package first, and then submit the job")

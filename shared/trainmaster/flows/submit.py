@@ -1,0 +1,81 @@
+"""A job was submitted by a message: it is accepted as a whole, or rejected with all of its problems.
+
+The same submission delivered twice is one job. A different submission with a used job id is rejected. A job id may
+contain the time of its message (`trainmaster.core.intake.job_id_template`): each message is then another job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime, timedelta
+from typing import Final
+
+from trainmaster.core.rules.messages import JOB_EXISTS
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows.intake import (
+    JobExistsError,
+    OverLimitError,
+    check_allowed,
+    create_job,
+    requested_job_id,
+    with_time_in_job_id,
+)
+from trainmaster.flows.record import Deps
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, read_document
+from trainmaster.ports import Rejection, Store
+
+API_SOURCE: Final = "api:"
+"""Prefix of the submissions through the API."""
+RESERVED_SOURCE: Final = (
+    "Field: source Error: the attribute source of a message cannot begin with api:, which marks jobs from the API."
+)
+MINUTE_S: Final = 60.0
+MESSAGE_SOURCE: Final = "message"
+"""Prefix of the submissions that are identified by their content."""
+
+
+def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime | None = None) -> None:
+    """Create the job of the document `data`.
+
+    `source` identifies the submission: an object and its generation. A direct message has none and is identified by
+    its content. `published_at` is the time of the message. Raises PermanentError, after recording the rejection, if
+    the document is not a valid job, its id was used, or it exceeds the limits.
+    """
+    now = deps.clock()
+    if source and source.startswith(API_SOURCE):
+        raise _reject(source, None, [RESERVED_SOURCE], now, deps.store)
+    submission = source or f"{MESSAGE_SOURCE}:{hashlib.sha256(data).hexdigest()}"
+    job_id: str | None = None
+    try:
+        document = read_document(data, "message.json")
+        job_id = requested_job_id(document)
+        document = with_time_in_job_id(document, published_at)
+        job_id = requested_job_id(document)
+        create_job(document, submission, now, deps, authorize=lambda spec: _authorize(spec, now, deps))
+    except InvalidJob as invalid:
+        raise _reject(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
+    except JobExistsError:
+        raise _reject(submission, job_id, [JOB_EXISTS], now, deps.store) from None
+    except OverLimitError as over_limit:
+        raise _reject(submission, job_id, [str(over_limit)], now, deps.store) from None
+
+
+def _authorize(spec: AcceptedSpec, now: datetime, deps: Deps) -> None:
+    """Raise InvalidJob for resources that a job of an unknown submitter may not name.
+
+    Raises TemporaryError for a new job above the quota: Pub/Sub delivers it again when others have been created.
+    """
+    check_allowed(spec, deps.allowed)
+    limit = deps.messages_per_minute
+    if limit and deps.store.load(spec.job_id or "") is None:
+        created = deps.store.count_created_since(now - timedelta(seconds=MINUTE_S), through_api=False)
+        if created >= limit:
+            raise TemporaryError(f"{limit} jobs were created by messages within a minute; {spec.job_id} waits")
+
+
+def _reject(submission: str, job_id: str | None, problems: list[str], now: datetime, store: Store) -> PermanentError:
+    """Store the rejection, and return the error that ends the handling of the message."""
+    key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
+    store.reject(Rejection(key, submission, job_id, tuple(problems), now))
+    return PermanentError("rejected: " + " ".join(problems))

@@ -1,0 +1,75 @@
+"""The scheduled pass that finds what no event reported.
+
+The sweep requests from `provision`, which alone may list and delete VMs:
+
+    reconciliations    of every job that changes or has unconfirmed effects: they find VMs that are missing, stopped or
+                       not needed, or whose agent has not reported
+    one listing        of all VMs (`flows.vm_check`): it finds running jobs with too few or too many VMs, and VMs
+                       that belong to no job
+
+Then it publishes the notifications that their events left open, and records passed deadlines, because no event arrives
+when time passes.
+
+A job in which nothing changes costs a few reads in each sweep, whatever its size. An error of one job does not stop the
+sweep of the others.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from trainmaster.core.events import DeadlinePassed
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.reconcile.attention import needs_reconciliation
+from trainmaster.core.rules.user_requests import passed_deadline
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import notify
+from trainmaster.flows.record import Deps, record
+from trainmaster.messaging import topics
+from trainmaster.messaging.internal_requests import (
+    ProvisionRequest,
+    encode_admission_pass,
+    encode_orphan_search,
+    encode_provision,
+)
+
+_log = logging.getLogger(__name__)
+
+
+def handle(deps: Deps) -> tuple[str, ...]:
+    """Return the ids of the jobs whose reconciliation was requested.
+
+    Raises TemporaryError at the end if a passed deadline could not be recorded.
+    """
+    now = deps.clock()
+    live = deps.store.survey_live_jobs()
+    live_jobs = live.jobs
+    waiting = {job.job_id for job in live_jobs if _waits_for_admission(job, deps)}
+    changing = {job.job_id for job in live_jobs if needs_reconciliation(job, now)}
+    job_ids = sorted((changing | set(deps.store.jobs_with_pending())) - waiting - set(live.unreadable))
+    requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
+    requests += [encode_orphan_search(), *([encode_admission_pass()] if deps.limits else [])]
+    deps.bus.publish_all(topics.PROVISION, requests)
+    if deps.notifications is not None:
+        notify.publish_open(deps.notifications, deps.store, deps.clock)
+    _record_deadlines(live_jobs, deps)
+    return tuple(job_ids)
+
+
+def _waits_for_admission(job: Job, deps: Deps) -> bool:
+    """Whether one admission pass decides about this job together with all others."""
+    return bool(deps.limits) and job.state is JobState.QUEUED and job.tuning is None
+
+
+def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:
+    failed = []
+    for job in live_jobs:
+        now = deps.clock()
+        try:
+            if deadline := passed_deadline(job, now):
+                record(DeadlinePassed(job.job_id, deadline, now), deps)
+        except Exception:  # noqa: BLE001 - an error of one job stops no other
+            _log.exception("the passed deadline of a job could not be recorded", extra={"job_id": job.job_id})
+            failed.append(job.job_id)
+    if failed:
+        raise TemporaryError(f"passed deadlines of {len(failed)} jobs could not be recorded, first {failed[0]}")

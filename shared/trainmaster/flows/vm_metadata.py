@@ -1,0 +1,126 @@
+"""The metadata of new VMs: the agent, its configuration, and its first directive. docs/interfaces.md, section 3.
+
+All VMs of one bulk insert have the same metadata. Each finds its own replica in the configuration by its name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from trainmaster.core.cluster.environment import JOB_VARIABLE, environment
+from trainmaster.core.cluster.number_ranges import as_number_range
+from trainmaster.core.cluster.tf_config import Cluster
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import Dialect, Program
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reporting.job_log import LOG_ID, task_base
+from trainmaster.messaging import topics
+from trainmaster.ports import AddressBook
+
+GRACE_S: Final = 25
+"""Time from SIGTERM to SIGKILL for the program. Source: a Spot VM gets 30 s from the preemption notice to its end."""
+
+Json = dict[str, object]
+
+
+def vm_metadata(
+    job: Job, create: Create, project: str, address_book: AddressBook, agent_files: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the metadata entries of the VMs, or of the TPU node, that `create` requests.
+
+    `agent_files` are the entries that are the same for every VM of the installation.
+    """
+    return {
+        **agent_files,
+        "trainmaster-vm-config": _compact_json(_vm_config(job, create, project, address_book)),
+        "trainmaster-directive": json.dumps(create.directive.to_metadata()),
+        "enable-guest-attributes": "TRUE",
+        "block-project-ssh-keys": "TRUE",
+    }
+
+
+def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
+    plan, task_type = job.plan, create.group.task_type
+    return {
+        "version": 1,
+        "project": project,
+        "job_id": job.job_id,
+        "region": plan.region,
+        "zone": create.zone,
+        "task_type": task_type,
+        "vm_generation": create.vm_generation,
+        "hosts": create.group.hosts,
+        "fuse_s": plan.fuse_s if create.group.tpu else None,
+        "checkpoint_signal": plan.checkpoint_signal,
+        "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
+        "grace_s": GRACE_S,
+        **_cluster_config(job, create, project, address_book),
+        "packages": plan.packages_of(task_type),
+        **_program_config(plan.program_of(task_type)),
+        "expands": plan.dialect is Dialect.VERTEX,
+        "topics": {
+            "vm_ready": f"projects/{project}/topics/{topics.VM_READY}",
+            "replica_exit": f"projects/{project}/topics/{topics.REPLICA_EXIT}",
+            "maintenance": f"projects/{project}/topics/{topics.MAINTENANCE}",
+        },
+        "log": {
+            "name": f"projects/{project}/logs/{LOG_ID}",
+            "task": task_base(task_type, plan.dialect),
+            "region": plan.region,
+        },
+    }
+
+
+def _cluster_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
+    """Return what the replica must know about the others: names, addresses and ranks.
+
+    If names and addresses form number ranges, the size does not depend on the number of replicas. The description of
+    the job is only in TF_CONFIG: the agent copies it to CLUSTER_SPEC and to its own variable.
+    """
+    task_type = create.group.task_type
+    names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
+    addresses = {replica_id: address_book.address(name, create.zone) for replica_id, name in names.items()}
+    role_names = tuple(name for replica_id, name in names.items() if replica_id.task_type is task_type)
+    cluster = Cluster(job, project, addresses)
+    variables = environment(cluster, task_type, create.zone, role_names)
+    job_variable = JOB_VARIABLE if variables.pop(JOB_VARIABLE, None) is not None else None
+    return {
+        "vm_names": as_number_range(role_names),
+        "tf_config": _with_number_ranges(cluster.tf_config(task_type)),
+        "cluster_spec": _with_number_ranges(
+            {key: value for key, value in cluster.cluster_spec(task_type).items() if key != "job"}
+        ),
+        "rank_base": cluster.rank_base(task_type),
+        "slice_base": cluster.slice_base(task_type),
+        "environment": variables,
+        "job_variable": job_variable,
+    }
+
+
+def _with_number_ranges(spec: Mapping[str, object]) -> Json:
+    cluster = spec["cluster"]
+    if not isinstance(cluster, dict):
+        raise TypeError("TF_CONFIG and CLUSTER_SPEC have their addresses by role")
+    return {**spec, "cluster": {role: as_number_range(addresses) for role, addresses in cluster.items()}}
+
+
+def _compact_json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _program_config(program: Program) -> Json:
+    """Return what the agent runs: a Python module or a container."""
+    container = program.container
+    return {
+        "package_uris": program.package_uris,
+        "python_module": program.python_module,
+        "args": program.args,
+        "job_dir": program.job_dir,
+        "container": {"image": container.image, "command": container.command} if container else None,
+        "variables": {variable.name: variable.value for variable in program.environment if variable.secret is None},
+        "secrets": {variable.name: variable.secret for variable in program.environment if variable.secret is not None},
+    }

@@ -1,0 +1,17 @@
+"""Google Cloud behind the ports of `trainmaster.ports`. The same adapters run on the emulators of the local stack.
+
+clients, retries, errors          clients and credentials, deadlines, errors: one module each
+firestore                         the Store
+pubsub_bus, dead_letter_box       the Bus, and messages that could not be handled
+storage_objects                   the Objects
+job_log, log_entries              the JobLog, and reading it
+compute_fleet, tpu_fleet, fleets  the Fleet
+project_access, own_permissions   permissions of API callers, and of the process itself
+identity_tokens, iap_assertions   senders of events, users of the console: signed by keys in public_keys
+"""
+
+import os
+
+# gRPC reads it when it is imported. Without it, a lost connection is printed to standard error, although the client
+# reconnects by itself.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

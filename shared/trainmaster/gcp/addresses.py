@@ -1,0 +1,51 @@
+"""Addresses at which replicas reach each other: Compute Engine's DNS names, or ports of the local emulator."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Final
+
+from trainmaster.errors import TemporaryError
+
+PORT: Final = 2222
+"""Port of every replica. Source: TF_CONFIG of AI Platform Training."""
+TIMEOUT_S: Final = 10.0
+
+
+class DnsAddresses:
+    """See `trainmaster.ports.AddressBook`. Zonal DNS names, which every VPC network resolves without configuration.
+
+    Source: https://cloud.google.com/compute/docs/internal-dns.
+    """
+
+    def __init__(self, project: str) -> None:
+        # In DNS names, the id of a project in a domain (`example.com:project`) is `project.example.com`.
+        domain, _, name = project.rpartition(":")
+        self._domain = f"{name}.{domain}" if domain else name
+
+    def address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}.c.{self._domain}.internal:{PORT}"
+
+
+class EmulatorAddresses:
+    """See `trainmaster.ports.AddressBook`. The emulator assigns one port to a name, in whatever zone, and keeps it."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._url = f"{endpoint.rstrip('/')}/emulator/v1/address"
+        self._addresses: dict[str, str] = {}
+
+    def address(self, name: str, zone: str) -> str:  # noqa: ARG002 - the port's signature
+        if name not in self._addresses:
+            self._addresses[name] = self._request(name)
+        return self._addresses[name]
+
+    def _request(self, name: str) -> str:
+        url = f"{self._url}?{urllib.parse.urlencode({'name': name})}"
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:  # noqa: S310 - the emulator's address
+                return str(json.load(response)["address"])
+        except (OSError, ValueError, urllib.error.URLError) as error:
+            raise TemporaryError(f"the Compute emulator returned no address for {name}: {error}") from error

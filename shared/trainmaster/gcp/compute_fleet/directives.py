@@ -1,0 +1,83 @@
+"""The directive of a VM on Compute Engine, which is written twice.
+
+metadata    for the agent, which receives it by long polling
+label       for the listings, which have no metadata (`trainmaster.gcp.compute_fleet.listed_vms`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from google.api_core import exceptions
+from google.cloud import compute_v1
+
+from trainmaster.core.model.vm import Directive, Vm
+from trainmaster.gcp.compute_fleet.errors import FLEET_CHANGE, compute_errors
+from trainmaster.gcp.compute_fleet.operations import Operations
+from trainmaster.gcp.compute_fleet.properties import items
+from trainmaster.gcp.retries import FLEET_READ
+from trainmaster.gcp.vm_labels import DIRECTIVE_KEY, LABEL_DIRECTIVE, directive_json, directive_label, parse_directive
+
+SETTLE_S: Final = 3.0
+"""How long to wait for one of the two changes."""
+
+
+class Directives:
+    """Thread-safe."""
+
+    def __init__(self, project: str, instances: compute_v1.InstancesClient, operations: Operations) -> None:
+        self._project, self._instances, self._operations = project, instances, operations
+
+    def write(self, vm: Vm, directive: Directive) -> bool:
+        """Write the metadata, and the label when the metadata is known to be written.
+
+        If this call ends in between, the label is behind, so the next provisioning round directs the VM again, finds
+        the directive in the metadata, and writes the label. If the metadata has a later directive than this one, whose
+        label is not written yet, nothing is changed.
+        """
+        with compute_errors(f"direct {vm.name}"):
+            try:
+                instance = self._instances.get(
+                    project=self._project, zone=vm.zone, instance=vm.instance_id, **FLEET_READ
+                )
+                if instance.metadata.fingerprint != vm.fingerprint:
+                    return False
+                values = {item.key: item.value for item in instance.metadata.items}
+                written = parse_directive(values.get(DIRECTIVE_KEY))
+                if written is not None and written.order > directive.order:
+                    return False
+                if written != directive and not self._write_metadata(vm, values, directive):
+                    return False
+                return self._write_label(vm, instance, directive)
+            except (exceptions.NotFound, exceptions.PreconditionFailed):
+                return False
+
+    def _write_metadata(self, vm: Vm, values: Mapping[str, str], directive: Directive) -> bool:
+        """Setting metadata replaces all of it. So the current values are sent again, with the fingerprint, which makes
+        the call fail if the metadata has changed meanwhile."""
+        metadata = items({**values, DIRECTIVE_KEY: directive_json(directive)})
+        operation = self._instances.set_metadata_unary(
+            project=self._project,
+            zone=vm.zone,
+            instance=vm.instance_id,
+            metadata_resource=compute_v1.Metadata(fingerprint=vm.fingerprint, items=metadata),
+            **FLEET_CHANGE,
+        )
+        return self._succeeded(vm, operation)
+
+    def _write_label(self, vm: Vm, instance: compute_v1.Instance, directive: Directive) -> bool:
+        labels = {**instance.labels, LABEL_DIRECTIVE: directive_label(directive)}
+        request = compute_v1.InstancesSetLabelsRequest(label_fingerprint=instance.label_fingerprint, labels=labels)
+        operation = self._instances.set_labels_unary(
+            project=self._project,
+            zone=vm.zone,
+            instance=vm.instance_id,
+            instances_set_labels_request_resource=request,
+            **FLEET_CHANGE,
+        )
+        return self._succeeded(vm, operation)
+
+    def _succeeded(self, vm: Vm, operation: compute_v1.Operation) -> bool:
+        finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
+        return finished is not None and not finished.error.errors

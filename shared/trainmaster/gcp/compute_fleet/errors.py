@@ -1,0 +1,123 @@
+"""Meaning of Compute Engine's errors: a capacity error, a transient error, or a permanent one.
+
+Source of the table: SkyPilot's failover handler for Compute Engine, and the error codes of
+https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from google.api_core import exceptions
+from google.api_core.retry import Retry
+from google.cloud import compute_v1
+
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.retries import FLEET_CALL_S
+from trainmaster.gcp.vm_defaults import Problem
+from trainmaster.ports import CreateOutcome, NotCreated
+
+_KINDS: Final = {
+    # The zone has no capacity. The last three occur in zones that run out of capacity: a VM that was preempted while it
+    # was created, a VM or disk that disappeared during the insert, too many operations on one resource.
+    "ZONE_RESOURCE_POOL_EXHAUSTED": CapacityErrorKind.STOCKOUT,
+    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": CapacityErrorKind.STOCKOUT,
+    "insufficientCapacity": CapacityErrorKind.STOCKOUT,
+    "UNSUPPORTED_OPERATION": CapacityErrorKind.STOCKOUT,
+    "RESOURCE_NOT_READY": CapacityErrorKind.STOCKOUT,
+    "RESOURCE_NOT_FOUND": CapacityErrorKind.STOCKOUT,
+    "RESOURCE_OPERATION_RATE_EXCEEDED": CapacityErrorKind.STOCKOUT,
+    "QUOTA_EXCEEDED": CapacityErrorKind.QUOTA,
+    "quotaExceeded": CapacityErrorKind.QUOTA,
+    "VPC_NOT_FOUND": CapacityErrorKind.DENIED,
+    "IAM_PERMISSION_DENIED": CapacityErrorKind.DENIED,
+    "PERMISSIONS_ERROR": CapacityErrorKind.DENIED,
+    "SERVICE_ACCOUNT_ACCESS_DENIED": CapacityErrorKind.DENIED,
+    "CONDITION_NOT_MET": CapacityErrorKind.DENIED,
+    "INVALID_USAGE": CapacityErrorKind.DENIED,
+    "INVALID_FIELD_VALUE": CapacityErrorKind.DENIED,
+}
+_NAME_EXISTS: Final = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
+_CONSEQUENCES: Final = frozenset({"VM_MIN_COUNT_NOT_REACHED"})
+"""Codes that only say that a bulk insert gave up. Its cause is another error of the insert, or an error in the
+operations of its VMs."""
+_NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not exist in zone")
+"""The zone does not offer a machine type or an accelerator type. Another zone may."""
+_RATE_LIMITS: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
+
+
+def _is_rate_limit(error: Exception) -> bool:
+    return isinstance(error, exceptions.GoogleAPICallError) and (
+        isinstance(error, exceptions.TooManyRequests) or problem_of(error).code in _RATE_LIMITS
+    )
+
+
+FLEET_CHANGE: Final[dict[str, Any]] = {
+    "retry": Retry(_is_rate_limit, initial=1.0, maximum=8.0, multiplier=2.0, timeout=FLEET_CALL_S),
+    "timeout": FLEET_CALL_S,
+}
+"""For changes of VMs: a change that Compute Engine's rate limits refuse is sent again, with backoff and jitter. It has
+had no effect. Every change may be repeated, because it names a fingerprint, a numeric id or a request id."""
+
+
+def compute_errors(action: str) -> AbstractContextManager[None]:
+    """Raise TemporaryError for a transient error, and PermanentError for any other. `action` begins the message."""
+    return google_errors(action, _translate)
+
+
+def is_transient(error: exceptions.GoogleAPICallError, problem: Problem) -> bool:
+    """Whether the error is a 5xx, a 429 or Compute Engine's own rate limit, but not the 503 that reports a zone without
+    capacity."""
+    if problem.code in _KINDS:
+        return False
+    return (
+        isinstance(error, (exceptions.ServerError, exceptions.TooManyRequests))
+        or problem.code in _RATE_LIMITS
+        or problem.code == "resourceNotReady"
+    )
+
+
+def problem_of(error: exceptions.GoogleAPICallError) -> Problem:
+    """Return Google's reason and sentence, or the HTTP status and the client's message if the body has none."""
+    for detail in error.errors:
+        if isinstance(detail, dict) and detail.get("reason"):
+            return Problem(str(detail["reason"]), str(detail.get("message", "")))
+    return Problem(str(error.code), error.message or "")
+
+
+def problems_in(operation: compute_v1.Operation) -> Iterator[Problem]:
+    """Yield the errors of a finished operation. None: it succeeded."""
+    for error in operation.error.errors:
+        zones = ""
+        for detail in error.error_details:
+            zones = zones or detail.error_info.metadatas.get("zonesAvailable", "")
+        yield Problem(error.code, error.message, tuple(zone.strip() for zone in zones.split(",") if zone.strip()))
+
+
+def is_cause(problem: Problem) -> bool:
+    """Whether the problem says why an operation failed, not only that it did."""
+    return problem.code not in _CONSEQUENCES
+
+
+def not_created(problem: Problem, otherwise: CapacityErrorKind = CapacityErrorKind.INTERNAL) -> NotCreated:
+    """Return the outcome that reports the problem. `otherwise`: the kind of a code that the table does not have."""
+    kind = _KINDS.get(problem.code, otherwise)
+    if kind is CapacityErrorKind.DENIED and _NOT_IN_ZONE.search(problem.message):
+        kind = CapacityErrorKind.STOCKOUT
+    return NotCreated(kind, problem.code, problem.message, problem.zones_available)
+
+
+def name_exists(outcome: CreateOutcome) -> bool:
+    """Whether the insert failed because one of the names is in use."""
+    return isinstance(outcome, NotCreated) and outcome.code in _NAME_EXISTS
+
+
+def _translate(error: exceptions.GoogleAPICallError) -> Exception:
+    problem = problem_of(error)
+    family = TemporaryError if is_transient(error, problem) else PermanentError
+    return family(f"{problem.code}: {problem.message}")

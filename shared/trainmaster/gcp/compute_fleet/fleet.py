@@ -1,0 +1,224 @@
+"""ComputeFleet: the methods of the Fleet port.
+
+All VMs of one task type are one bulk insert with explicit names. Its request id is a function of the request, so
+Compute answers a repeated call with the operation of the first one, finished or not:
+
+    create ──► bulkInsert ──► operation ──wait, bounded──► Created | Pending | NotCreated
+                   └─ 409 ──► names exist: this VM generation's, an earlier one's, or VMs that are not ours
+
+VMs are changed and deleted by their numeric id, never by name: a newer VM of the same name must not be hit.
+
+Directives are written by `trainmaster.gcp.compute_fleet.directives`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from google.api_core import exceptions
+from google.cloud import compute_v1
+
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Directive, LabelledVm, Vm, VmStatus
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.gcp import clients
+from trainmaster.gcp.compute_fleet.directives import Directives
+from trainmaster.gcp.compute_fleet.errors import (
+    FLEET_CHANGE,
+    compute_errors,
+    is_transient,
+    name_exists,
+    not_created,
+    problem_of,
+)
+from trainmaster.gcp.compute_fleet.listed_vms import LISTED_FIELDS, to_labelled_vms
+from trainmaster.gcp.compute_fleet.operations import Operations
+from trainmaster.gcp.compute_fleet.placement import Placements
+from trainmaster.gcp.compute_fleet.properties import resource
+from trainmaster.gcp.retries import FIELD_MASK, FLEET_READ
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.gcp.vm_labels import LABEL_JOB, METRIC
+from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
+
+HEARTBEAT: Final = "trainmaster/heartbeat"
+"""Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
+PAGE_SIZE: Final = 500
+"""The most that Compute allows."""
+SETTLE_S: Final = 3.0
+"""How long to wait for a delete. The emulator finishes within this time. On Google Cloud a delete takes half a minute,
+which is too long to wait in a function."""
+REQUEST_NAMESPACE: Final = uuid.UUID("6c1f3c0e-2b0d-5d6b-9a57-7d1f5a1f9f10")
+"""Namespace of the UUIDs made from request keys. Never change it: a repeated insert would become a second one."""
+
+
+class ComputeFleet:
+    """See `trainmaster.ports.Fleet`. Thread-safe.
+
+    `endpoint`: an emulator's; empty: Google's. `wait_s`: how long an insert may be waited for.
+    """
+
+    def __init__(self, defaults: VmDefaults, *, endpoint: str = "", wait_s: float = 20.0) -> None:
+        project = defaults.project
+        self._instances = clients.rest_client(compute_v1.InstancesClient, endpoint)
+        self._operations = Operations(project, endpoint)
+        self._placements = Placements(project, endpoint, self._operations)
+        self._directives = Directives(project, self._instances, self._operations)
+        self._project = project
+        self._defaults = defaults
+        self._wait_s = wait_s
+
+    def close(self) -> None:
+        """Close the connections. A function keeps them open until its instance ends."""
+        self._instances.transport.close()
+        self._operations.close()
+        self._placements.close()
+
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:  # noqa: ARG002 - the port's
+        labelled = self._list(f"labels.{LABEL_JOB}={job_label(job_id)}", f"list the VMs of {job_id}")
+        return tuple(item.vm for item in labelled)
+
+    def list_all(self) -> tuple[LabelledVm, ...]:
+        return tuple(self._list(f"labels.{LABEL_JOB}:*", "list the VMs of all jobs"))
+
+    def _list(self, condition: str, action: str) -> list[LabelledVm]:
+        """Partial success is not requested: a zone that cannot be reached must be an error, because the VMs of an empty
+        zone would count as lost."""
+        request = compute_v1.AggregatedListInstancesRequest(
+            project=self._project, filter=condition, max_results=PAGE_SIZE
+        )
+        with compute_errors(action):
+            pages = self._instances.aggregated_list(request, metadata=[(FIELD_MASK, LISTED_FIELDS)], **FLEET_READ)
+            return [vm for _, scope in pages for vm in to_labelled_vms(scope.instances)]
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """If some of the names exist, insert only the others, as a request of its own."""
+        outcome = self._insert(job, create, metadata)
+        if not name_exists(outcome):
+            return outcome
+        existing = {vm.name: vm for vm in self.list_vms(job.job_id) if vm.zone == create.zone}
+        ours = [existing[name] for name in create.names if name in existing]
+        if any(
+            vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED) for vm in ours
+        ):
+            return Pending()  # an earlier VM still has the name
+        missing = [
+            (replica_id, name)
+            for replica_id, name in zip(create.replica_ids, create.names, strict=True)
+            if name not in existing
+        ]
+        if not missing:
+            return Created()
+        if foreign := self._first_existing(create.zone, [name for _, name in missing]):
+            return NotCreated(
+                CapacityErrorKind.DENIED, "alreadyExists", f"a VM named {foreign} exists and does not belong to the job"
+            )
+        if not ours:
+            return Pending()  # the VM that had the name has just been deleted
+        rest = replace(
+            create, replica_ids=tuple(replica_id for replica_id, _ in missing), names=tuple(name for _, name in missing)
+        )
+        outcome = self._insert(job, rest, metadata)
+        return Pending() if name_exists(outcome) else outcome
+
+    def delete(self, vm: Vm) -> bool:
+        with compute_errors(f"delete {vm.name}"):
+            try:
+                operation = self._instances.delete_unary(
+                    project=self._project, zone=vm.zone, instance=vm.instance_id, **FLEET_CHANGE
+                )
+            except exceptions.NotFound:
+                return True
+            except exceptions.BadRequest as error:
+                if problem_of(error).code == "resourceNotReady":  # another call is creating or deleting it
+                    return False
+                raise
+            finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
+        return finished is not None and not finished.error.errors
+
+    def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        return self._directives.write(vm, directive)
+
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        text = self._guest_attribute(vm, HEARTBEAT)
+        return None if text is None else parse_heartbeat(text)
+
+    def reported_metric(self, vm: Vm) -> str | None:
+        return self._guest_attribute(vm, METRIC)
+
+    def _guest_attribute(self, vm: Vm, path: str) -> str | None:
+        """An organization may forbid access to guest attributes (403): then they are unknown."""
+        request = compute_v1.GetGuestAttributesInstanceRequest(
+            project=self._project, zone=vm.zone, instance=vm.instance_id, query_path=path
+        )
+        with compute_errors(f"read {path} of {vm.name}"):
+            try:
+                attributes = self._instances.get_guest_attributes(request, **FLEET_READ)
+            except (exceptions.NotFound, exceptions.Forbidden) as error:
+                if is_transient(error, problem_of(error)):
+                    raise
+                return None
+        return next((item.value for item in attributes.query_value.items), None)
+
+    def release(self, job: Job) -> bool:
+        return self._placements.release(job)
+
+    def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        request = compute_v1.GetSerialPortOutputInstanceRequest(
+            project=self._project, zone=vm.zone, instance=vm.instance_id, start=start
+        )
+        with compute_errors(f"read the serial output of {vm.name}"):
+            try:
+                output = self._instances.get_serial_port_output(request, **FLEET_READ)
+            except exceptions.NotFound:
+                return "", start
+        return output.contents, output.next_
+
+    def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        placement = self._placements.ensure(job, create.group, create.zone)
+        if not isinstance(placement, Created):
+            return placement
+        request = compute_v1.BulkInsertInstanceRequest(
+            project=self._project,
+            zone=create.zone,
+            request_id=str(uuid.uuid5(REQUEST_NAMESPACE, create.request_key(job.job_id))),
+            bulk_insert_instance_resource_resource=resource(job, create, self._defaults, metadata),
+        )
+        with compute_errors(f"insert {create.group.task_type} VMs in {create.zone}"):
+            try:
+                operation = self._instances.bulk_insert_unary(request, **FLEET_CHANGE)
+            except (exceptions.ClientError, exceptions.ServiceUnavailable) as error:
+                problem = problem_of(error)
+                if is_transient(error, problem):
+                    raise
+                return not_created(problem, otherwise=CapacityErrorKind.DENIED)
+            finished = self._operations.in_zone(create.zone, operation, self._wait_s)
+            if finished is None:
+                return Pending()
+            causes = self._operations.causes(create.zone, finished)
+            return not_created(causes[0]) if causes else Created()
+
+    def _first_existing(self, zone: str, names: Iterable[str]) -> str | None:
+        """Return the first of these names that a VM has. It is not ours: no VM of these names has the job's label."""
+        for name in names:
+            with compute_errors(f"get {name}"):
+                try:
+                    self._instances.get(project=self._project, zone=zone, instance=name, **FLEET_READ)
+                except exceptions.NotFound:
+                    continue
+                return name
+        return None
+
+
+def parse_heartbeat(text: str) -> datetime | None:
+    """Return the time in a heartbeat. None: it is not a time, because a program on the VM wrote it."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return moment.astimezone(UTC) if moment.tzinfo else None
+    except (ValueError, OverflowError):  # in UTC, the time is in a year that Python does not have
+        return None

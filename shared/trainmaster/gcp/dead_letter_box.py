@@ -1,0 +1,195 @@
+"""Dead letters: messages that could not be handled, kept in a pull subscription until an operator decides.
+
+Pub/Sub shows messages only to a subscriber that pulls them. Every operation therefore pulls all messages, and at its
+end returns those that stay to the subscription. A message comes here in one of two ways:
+
+    from a function     it raised PermanentError, whose text is the attribute `reason`
+    from Pub/Sub        it was not acknowledged in all its deliveries; Pub/Sub's attributes name the subscription
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from google.api_core import exceptions
+from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
+
+from trainmaster.errors import PermanentError
+from trainmaster.gcp import clients
+from trainmaster.gcp.errors import google_errors, translate
+from trainmaster.gcp.pubsub_bus import PubsubBus
+from trainmaster.gcp.retries import CALL
+from trainmaster.messaging import push, topics
+
+BATCH: Final = 100
+PULL_S: Final = 2.0
+"""If a pull returns nothing for this long, all messages have been pulled. One pull need not return all of them."""
+MOVED_FROM: Final = f"{push.DEAD_LETTER_PREFIX}Subscription"
+"""Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message. Our subscriptions have the names of their
+topics."""
+MOVED_AT: Final = f"{push.DEAD_LETTER_PREFIX}TopicPublishTime"
+_ADDED: Final = ("reason", "function", "message_id", "published_at", "subscription")
+"""Attributes that our functions add to a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message in the dead letter subscription."""
+
+    id: str
+    """Message id, by which the command line names the letter."""
+    at: datetime
+    """When the message became a dead letter."""
+    topic: str | None
+    """Topic that the message was first published to. None: unknown."""
+    published_at: datetime
+    """When the message was first published."""
+    reason: str
+    """Why the message could not be handled."""
+    data: bytes
+    """Data of the original message."""
+    attributes: Mapping[str, str]
+    """Those of the original message."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """Result of a replay."""
+
+    done: tuple[DeadLetter, ...]
+    kept: tuple[tuple[DeadLetter, str], ...]
+    """Letters that stay, each with the reason."""
+
+
+class DeadLetterBox:
+    """The dead letters of a project. Methods raise TemporaryError or PermanentError."""
+
+    def __init__(self, project: str) -> None:
+        self._subscriber = clients.subscriber()
+        self._bus = PubsubBus(clients.publisher(), project)
+        self._path = self._subscriber.subscription_path(project, topics.DEAD_LETTER)
+
+    def list_letters(self) -> tuple[DeadLetter, ...]:
+        """Return all dead letters, the oldest first. They stay."""
+        with self._pull_all() as letters:
+            return tuple(sorted(letters.values(), key=lambda letter: letter.at))
+
+    def replay(self, ids: Sequence[str] | None, is_handled: Callable[[DeadLetter], bool]) -> ReplayResult:
+        """Publish the letters to their topics again, and drop them here. `ids` None: all whose topic is known.
+
+        `is_handled` is called with each letter first. If it returns True, the letter has been handled and is not
+        published; if it raises PermanentError, the letter stays.
+        """
+        done, kept = [], []
+        with self._pull_all() as letters:
+            for ack_id, letter in _choose(letters, ids):
+                if letter.topic is None:
+                    if ids is not None:
+                        raise PermanentError(f"dead letter {letter.id} does not say which topic it was published to")
+                    continue
+                try:
+                    if not is_handled(letter):
+                        self._bus.publish(letter.topic, letter.data, letter.attributes)
+                except PermanentError as error:
+                    kept.append((letter, str(error)))
+                    continue
+                self._acknowledge([ack_id])
+                del letters[ack_id]
+                done.append(letter)
+        return ReplayResult(tuple(done), tuple(kept))
+
+    def drop(self, ids: Sequence[str] | None) -> tuple[DeadLetter, ...]:
+        """Delete the letters, and return them. `ids` None: all."""
+        with self._pull_all() as letters:
+            chosen = _choose(letters, ids)
+            if chosen:
+                self._acknowledge([ack_id for ack_id, _ in chosen])
+            for ack_id, _ in chosen:
+                del letters[ack_id]
+        return tuple(letter for _, letter in chosen)
+
+    @contextmanager
+    def _pull_all(self) -> Iterator[dict[str, DeadLetter]]:
+        """Pull all letters, and yield them by acknowledgement id. Those that the caller leaves in the dict are returned
+        to the subscription."""
+        letters: dict[str, DeadLetter] = {}
+        message_ids: set[str] = set()
+        try:
+            while received := [item for item in self._pull() if item.message.message_id not in message_ids]:
+                message_ids.update(item.message.message_id for item in received)
+                letters.update({item.ack_id: _letter(item.message) for item in received})
+            yield letters
+        finally:
+            if letters:
+                with _dead_letter_errors():
+                    self._subscriber.modify_ack_deadline(
+                        subscription=self._path, ack_ids=list(letters), ack_deadline_seconds=0, **CALL
+                    )
+
+    def _pull(self) -> Sequence[ReceivedMessage]:
+        with _dead_letter_errors():
+            try:
+                response = self._subscriber.pull(
+                    subscription=self._path, max_messages=BATCH, retry=None, timeout=PULL_S
+                )
+            except exceptions.DeadlineExceeded:
+                return ()
+        return tuple(response.received_messages)
+
+    def _acknowledge(self, ack_ids: list[str]) -> None:
+        with _dead_letter_errors():
+            self._subscriber.acknowledge(subscription=self._path, ack_ids=ack_ids, **CALL)
+
+
+def _letter(message: PubsubMessage) -> DeadLetter:
+    attributes = dict(message.attributes)
+    moved_from = attributes.get(MOVED_FROM)
+    unacknowledged = f"not acknowledged by {moved_from} in all its deliveries" if moved_from else "unknown"
+    published_at = attributes.get(MOVED_AT if moved_from else "published_at")
+    return DeadLetter(
+        id=message.message_id,
+        at=message.publish_time,
+        topic=moved_from or _topic(attributes),
+        published_at=datetime.fromisoformat(published_at) if published_at else message.publish_time,
+        reason=attributes.get("reason") or unacknowledged,
+        data=message.data,
+        attributes={name: value for name, value in attributes.items() if not _is_added(name)},
+    )
+
+
+def _topic(attributes: Mapping[str, str]) -> str | None:
+    """Return the topic of a letter that a function published. Only `maintenance` has a second topic."""
+    if attributes.get("subscription") == topics.SYSTEM_EVENTS:
+        return topics.SYSTEM_EVENTS
+    function = attributes.get("function")
+    return f"trainmaster-{function.replace('_', '-')}" if function else None
+
+
+def _choose(letters: Mapping[str, DeadLetter], ids: Sequence[str] | None) -> list[tuple[str, DeadLetter]]:
+    """Return acknowledgement id and letter of each message id. Raises PermanentError if there is no such letter."""
+    if ids is None:
+        return list(letters.items())
+    by_id = {letter.id: (ack_id, letter) for ack_id, letter in letters.items()}
+    if missing := [letter_id for letter_id in ids if letter_id not in by_id]:
+        raise PermanentError(f"no dead letter {', '.join(missing)}: `trainmaster dead-letters list` shows them")
+    return [by_id[letter_id] for letter_id in ids]
+
+
+def _is_added(attribute: str) -> bool:
+    return attribute in _ADDED or attribute.startswith(push.DEAD_LETTER_PREFIX)
+
+
+@contextmanager
+def _dead_letter_errors() -> Iterator[None]:
+    with google_errors("dead letters", _translate):
+        yield
+
+
+def _translate(error: exceptions.GoogleAPICallError) -> Exception | None:
+    if isinstance(error, exceptions.NotFound):
+        return PermanentError(f"{error.message}: is Trainmaster installed in this project?")
+    return translate(error)

@@ -1,0 +1,99 @@
+"""Errors of Google's clients as the two families of `trainmaster.errors`.
+
+    5xx, 429, no connection                  TemporaryError: Pub/Sub redelivers the event
+    401, 403, no valid credentials           passed on unchanged: an operator can repair them, so the event must stay
+                                             in Pub/Sub, and `gcp.user_errors` explains them on the command line
+    a missing Firestore index or database    PermanentError with what to do
+    any other 4xx                            PermanentError: the same call would fail again
+
+The table does not contain lost races. Only commits can lose one, so `gcp.firestore.store` recognises them there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+# Imported for its exceptions only: Google's REST clients do not translate them.
+import requests
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError, TransportError
+
+from trainmaster.errors import PermanentError, TemporaryError
+
+TIMEOUTS: Final = (requests.Timeout, exceptions.GatewayTimeout)
+"""Raised by Google's REST clients if a call takes longer than its deadline."""
+
+NO_CONNECTION: Final = (requests.RequestException, TransportError)
+"""Raised by Google's REST clients and sessions if no response arrives."""
+_REPAIRABLE: Final = (exceptions.Unauthorized, exceptions.Forbidden)
+_TRANSIENT: Final = (
+    exceptions.ServerError,
+    exceptions.TooManyRequests,
+    exceptions.Aborted,
+    exceptions.Cancelled,
+    exceptions.RetryError,
+)
+_REQUEST_TIMEOUT: Final = 408
+_MISSING_DATABASE: Final = re.compile(r"[Tt]he database .* does not exist")
+_MISSING_INDEX: Final = "requires an index"
+
+Translation = Callable[[exceptions.GoogleAPICallError], Exception | None]
+"""Returns the exception to raise in place of one of Google's; None: raise Google's own."""
+
+
+def translate(error: exceptions.GoogleAPIError) -> Exception | None:
+    """Translate as the table of this module says. None: raise the error unchanged."""
+    if isinstance(error, _REPAIRABLE):
+        return None
+    if is_transient(error):
+        return TemporaryError(describe(error))
+    if is_missing_database(error):
+        return PermanentError(f"{describe(error)} Create the Firestore database: `terraform apply` in infra/")
+    if isinstance(error, exceptions.FailedPrecondition) and _MISSING_INDEX in str(error):
+        return PermanentError(
+            f"{describe(error)} `terraform apply` in infra/ creates all indexes; a new one is ready after some minutes"
+        )
+    return PermanentError(describe(error))
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed later."""
+    code = getattr(error, "code", None)
+    return isinstance(error, (*_TRANSIENT, *NO_CONNECTION)) or code == _REQUEST_TIMEOUT
+
+
+def is_missing_database(error: exceptions.GoogleAPIError) -> bool:
+    """Whether the project has no Firestore database, which Google reports as it reports a missing document."""
+    return isinstance(error, exceptions.NotFound) and _MISSING_DATABASE.search(str(error)) is not None
+
+
+def describe(error: exceptions.GoogleAPIError) -> str:
+    """Return the status and Google's sentence; after repetitions, those of the last one."""
+    return str(error.cause or error) if isinstance(error, exceptions.RetryError) else str(error)
+
+
+@contextmanager
+def google_errors(action: str, translation: Translation | None = None) -> Iterator[None]:
+    """Raise TemporaryError or PermanentError in place of the errors of Google's clients.
+
+    `action` is what is being done, such as `delete tm-digits-worker-0`, and begins the message.
+    """
+    try:
+        yield
+    except exceptions.GoogleAPIError as error:
+        if isinstance(error, exceptions.GoogleAPICallError) and translation is not None:
+            translated = translation(error)
+        else:
+            translated = translate(error)
+        if translated is None:
+            raise
+        raise type(translated)(f"{action}: {translated}") from error
+    except NO_CONNECTION as error:
+        raise TemporaryError(f"{action}: {error}") from error
+    except GoogleAuthError as error:
+        if not error.retryable:
+            raise
+        raise TemporaryError(f"{action}: {error}") from error

@@ -1,0 +1,58 @@
+"""Listing and reading the event files of jobs on Cloud Storage, for `trainmaster tensorboard`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from google.api_core import exceptions
+from google.cloud.storage import Blob, Client
+
+from trainmaster.errors import PermanentError
+from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.retries import CALL
+
+FIELDS: Final = "items(name,size,generation,crc32c),nextPageToken"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An object in Cloud Storage."""
+
+    uri: str
+    size: int
+    """In bytes."""
+    generation: int
+    crc32c: str
+    """Checksum of the whole, in base64, as Cloud Storage has it."""
+
+
+class EventFiles:
+    """Objects below folders, by `gs://BUCKET/…` URI. Thread-safe, as its client is."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self, folder: str) -> Iterator[StoredFile]:
+        """Yield all objects below `gs://BUCKET/FOLDER/`. Raises PermanentError if there is no such bucket."""
+        bucket, _, prefix = folder.removeprefix("gs://").partition("/")
+        with google_errors(f"list {folder}"):
+            try:
+                for blob in self._client.list_blobs(bucket, prefix=prefix, fields=FIELDS, **CALL):
+                    yield StoredFile(f"gs://{bucket}/{blob.name}", blob.size, blob.generation, blob.crc32c)
+            except exceptions.NotFound:
+                raise PermanentError(f"there is no bucket {bucket}") from None
+
+    def read(self, file: StoredFile, start: int) -> bytes | None:
+        """Return the content of this generation from byte `start`. None: it has been replaced or deleted."""
+        bucket, _, name = file.uri.removeprefix("gs://").partition("/")
+        blob = Blob(name, self._client.bucket(bucket), generation=file.generation)
+        with google_errors(f"read {file.uri}"):
+            try:
+                data: bytes = blob.download_as_bytes(start=start, checksum=None, **CALL)
+            except exceptions.NotFound:
+                return None
+            except exceptions.RequestRangeNotSatisfiable:
+                return b""  # an empty object has no first byte
+        return data

@@ -1,0 +1,102 @@
+"""Documents of one Firestore database: paths, reads, queries and conditional writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from google.api_core import exceptions
+from google.cloud.firestore import Client, DocumentSnapshot, WriteBatch
+from google.cloud.firestore_v1.base_query import FieldFilter
+
+from trainmaster.errors import ConflictError
+from trainmaster.gcp.errors import google_errors, is_missing_database, translate
+from trainmaster.gcp.firestore.documents import Document
+from trainmaster.gcp.retries import CALL
+
+JOBS: Final = "jobs"
+LEDGER: Final = "ledger"
+
+_CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
+
+
+class Database:
+    """Base of the parts of the Store. Thread-safe, as its client is."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _get(self, *paths: str, fields: Sequence[str] | None = None) -> dict[str, DocumentSnapshot[Any]]:
+        """Return the documents that exist, by path, in the order of `paths`. `fields`: only these fields of them."""
+        references = [self._client.document(path) for path in paths]
+        with google_errors("Firestore: get documents"):
+            documents = self._client.get_all(references, field_paths=fields, **CALL)
+            snapshots = {snapshot.reference.path: snapshot for snapshot in documents}
+        return {path: snapshots[path] for path in paths if path in snapshots and snapshots[path].exists}
+
+    def _where(self, collection: str, *conditions: tuple[str, str, object]) -> Any:
+        query: Any = self._client.collection(collection)
+        for field, operator, value in conditions:
+            query = query.where(filter=FieldFilter(field, operator, value))
+        return query
+
+    def _find(self, query: Any, read_time: datetime | None = None) -> list[DocumentSnapshot[Any]]:
+        """Return the documents as they are now, or as they were at `read_time`."""
+        with google_errors("Firestore: query"):
+            return list(query.get(read_time=read_time, **CALL))
+
+    def _count(self, query: Any) -> int:
+        with google_errors("Firestore: count"):
+            ((result,),) = query.count().get(**CALL)
+        return int(result.value)
+
+    def _write(self, batch: WriteBatch, path: str, document: Document, update_time: object) -> None:
+        """Update the document if it has not been written since `update_time`. None: create it if it does not exist."""
+        reference = self._client.document(path)
+        if update_time is None:
+            batch.create(reference, document)
+        else:
+            batch.update(reference, document, self._client.write_option(last_update_time=update_time))
+
+    def _create_once(self, path: str, document: Document) -> None:
+        """Create the document. One that exists stays as it is."""
+        batch = self._client.batch()
+        batch.create(self._client.document(path), document)
+        with suppress(ExistsError):
+            commit(batch, f"create {path}")
+
+
+class ExistsError(Exception):
+    """A document that the batch creates exists already."""
+
+
+def commit(batch: WriteBatch, action: str) -> None:
+    """Commit the batch. Raises ExistsError, and ConflictError for a document that was written or deleted since it was
+    read."""
+    with google_errors(f"Firestore: {action}", _translate_commit):
+        batch.commit(**CALL)
+
+
+def _translate_commit(error: exceptions.GoogleAPICallError) -> Exception | None:
+    if isinstance(error, exceptions.AlreadyExists):
+        return ExistsError(error.message)
+    if isinstance(error, _CONFLICTS) and not is_missing_database(error):
+        return ConflictError(error.message)
+    return translate(error)
+
+
+def job_path(job_id: str) -> str:
+    return f"{JOBS}/{job_id}"
+
+
+def replicas_path(job_id: str) -> str:
+    return f"{JOBS}/{job_id}/replicas"
+
+
+def ledger_path(job_id: str) -> str:
+    return f"{JOBS}/{job_id}/{LEDGER}"

@@ -1,0 +1,103 @@
+"""Queries over all jobs: which are live, which are recent, how many there are; and the token of admissions."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any, Final
+
+from google.cloud.firestore import DocumentSnapshot, Query
+
+from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
+from trainmaster.errors import ConflictError
+from trainmaster.gcp.firestore.database import JOBS, Database, job_path
+from trainmaster.gcp.firestore.documents import UnreadableError, read, submission_time_field
+from trainmaster.ports import AdmissionToken, JobPosition, LiveJobs
+
+_log = logging.getLogger(__name__)
+
+ADMISSION: Final = "control/admission_token"
+
+
+class JobQueries(Database):
+    """See `trainmaster.ports.Store`."""
+
+    def live_jobs(self) -> tuple[Job, ...]:
+        return self.survey_live_jobs().jobs
+
+    def survey_live_jobs(self) -> LiveJobs:
+        jobs, unreadable = [], []
+        for snapshot in self._find(self._where(JOBS, ("is_live", "==", True))):
+            job = read_job(snapshot)
+            if job is None:
+                unreadable.append(snapshot.id)
+            else:
+                jobs.append(job)
+        return LiveJobs(tuple(jobs), tuple(unreadable))
+
+    def admission_token(self) -> AdmissionToken:
+        """Read the token before the jobs: an admission in between then fails the commit that uses the token."""
+        last = self._get(ADMISSION).get(ADMISSION)
+        live = self.survey_live_jobs()
+        return AdmissionToken(last.update_time if last else None, live.jobs, len(live.unreadable))
+
+    def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
+        """Compare the job that the admission document names. It is this job unless another one was admitted after
+        it."""
+        last = self._get(ADMISSION).get(ADMISSION)
+        if last is None or last.get("job_id") != job_id:
+            raise ConflictError(f"another job was admitted after {job_id}")
+        return replace(token, token=last.update_time)
+
+    def count_live(self) -> int:
+        return self._count(self._where(JOBS, ("is_live", "==", True)))
+
+    def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
+        """Use Firestore's automatic index of one field, whose second key is the document's name."""
+        query = self._client.collection(JOBS).order_by("created_at", direction=Query.DESCENDING)
+        query = query.order_by("__name__", direction=Query.DESCENDING).limit(limit)
+        if after:
+            document = self._client.document(job_path(after.job_id))
+            query = query.start_after({"created_at": after.created_at, "__name__": document})
+        return self._jobs(query)
+
+    def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:
+        """One aggregation for each state, all at once. Each costs one read per 1,000 index entries, at least one."""
+        conditions: list[tuple[str, str, object]] = [("deleted_at", "==", None), ("trial_of", "==", None)]
+        if label:
+            conditions.append(("labels", "array_contains", asdict(label)))
+        queries = [self._where(JOBS, ("state", "==", state.value), *conditions) for state in JobState]
+        with ThreadPoolExecutor(len(queries)) as pool:
+            return dict(zip(JobState, pool.map(self._count, queries), strict=True))
+
+    def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
+        field = submission_time_field(through_api=through_api)
+        return self._count(self._where(JOBS, (field, ">=", moment)))
+
+    def job_of_vm(self, name: str) -> str | None:
+        """Query by the hash in the name, which two jobs may share; then compare the whole name."""
+        vm_hash = job_hash_in(name)
+        if vm_hash is None:
+            return None
+        replica_id = replica_id_from_vm_name(name)
+        for snapshot in self._find(self._where(JOBS, ("vm_hash", "==", vm_hash))):
+            job = read_job(snapshot)
+            has_replica = job is None or replica_id in job.plan.replica_ids
+            if has_replica and vm_name(snapshot.id, replica_id) == name:
+                return str(snapshot.id)
+        return None
+
+    def _jobs(self, query: Any) -> tuple[Job, ...]:
+        return tuple(read(Job, snapshot.to_dict()) for snapshot in self._find(query))
+
+
+def read_job(snapshot: DocumentSnapshot[Any]) -> Job | None:
+    """Return the job; None, with an error in the log, if this release cannot read its document. Other jobs continue."""
+    try:
+        return read(Job, snapshot.to_dict())
+    except UnreadableError as error:
+        _log.error("unreadable job: %s", error, extra={"job_id": snapshot.id})
+        return None

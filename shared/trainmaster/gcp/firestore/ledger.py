@@ -1,0 +1,108 @@
+"""Ledgers of jobs: their entries, and which of them have effects or notifications that are not confirmed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from google.cloud.firestore import DELETE_FIELD, DocumentSnapshot
+from google.cloud.firestore_v1.base_query import FieldFilter
+
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.errors import ConflictError
+from trainmaster.gcp.firestore.database import LEDGER, Database, commit, ledger_path
+from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, UnreadableError, read
+from trainmaster.ports import Loaded, PendingEntries
+
+_log = logging.getLogger(__name__)
+
+MARK_TRIES: Final = 5
+"""How often `mark_done` reads again after another writer confirmed some of the same entries."""
+
+
+class Ledgers(Database):
+    """See `trainmaster.ports.Store`."""
+
+    def entry(self, job_id: str, key: str) -> LedgerEntry | None:
+        path = f"{ledger_path(job_id)}/{key}"
+        snapshot = self._get(path).get(path)
+        return read(LedgerEntry, snapshot.to_dict()) if snapshot else None
+
+    def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
+        return _in_order_of_commits(self._find(self._client.collection(ledger_path(job_id))))
+
+    def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
+        return _in_order_of_commits(self._find(self._where(ledger_path(job_id), ("at", ">=", moment))))
+
+    def pending_keys(self, job_id: str) -> tuple[str, ...]:
+        query = self._where(ledger_path(job_id), ("is_pending", "==", True)).select(["__name__"])
+        return tuple(snapshot.id for snapshot in self._find(query))
+
+    def pending_entries(self, loaded: Loaded) -> PendingEntries:
+        """Compare Firestore's times of the commits with its time of the read. Equal times count as later."""
+        query = self._where(ledger_path(loaded.state.job.job_id), ("is_pending", "==", True)).select(["__name__"])
+        entries = self._find(query)
+        included = tuple(entry.id for entry in entries if entry.create_time < loaded.read_at)
+        later = tuple(entry.id for entry in entries if entry.create_time >= loaded.read_at)
+        return PendingEntries(included, later)
+
+    def is_pending(self, job_id: str, key: str) -> bool:
+        path = f"{ledger_path(job_id)}/{key}"
+        snapshot = self._get(path, fields=["is_pending"]).get(path)
+        return snapshot is not None and bool(snapshot.get("is_pending"))
+
+    def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
+        """Write only entries that are pending, as they were read: the time of an earlier confirmation stays."""
+        paths = [f"{ledger_path(job_id)}/{key}" for key in keys]
+        for _ in range(MARK_TRIES):
+            entries = self._get(*paths, fields=["is_pending"]) if paths else {}
+            pending = [entry for entry in entries.values() if entry.get("is_pending")]
+            if not pending:
+                return
+            batch = self._client.batch()
+            for entry in pending:
+                option = self._client.write_option(last_update_time=entry.update_time)
+                batch.update(entry.reference, {"is_pending": False, "done_at": at}, option)
+            try:
+                commit(batch, f"mark entries of {job_id} done")
+            except ConflictError:
+                continue
+            return
+        raise ConflictError(f"{job_id}: other writers kept marking the same ledger entries as done")
+
+    def jobs_with_pending(self) -> tuple[str, ...]:
+        ledgers = self._client.collection_group(LEDGER)
+        query = ledgers.where(filter=FieldFilter("is_pending", "==", True)).select(["job_id"])
+        return tuple(sorted({snapshot.get("job_id") for snapshot in self._find(query)}))
+
+    def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
+        """Write without a precondition. Concurrent writers write the same values, except for the time, which nothing
+        reads."""
+        batch = self._client.batch()
+        entry = self._client.document(f"{ledger_path(job_id)}/{key}")
+        batch.update(entry, {NOTIFICATION_PENDING: DELETE_FIELD, "notified_at": at})
+        with suppress(ConflictError):  # the entry expired meanwhile
+            commit(batch, f"confirm the notification of {job_id} {key}")
+
+    def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
+        ledgers = self._client.collection_group(LEDGER)
+        query = ledgers.where(filter=FieldFilter(NOTIFICATION_PENDING, "==", True)).limit(limit)
+        return tuple(entry for entry in map(_read_entry, self._find(query)) if entry is not None)
+
+
+def _in_order_of_commits(snapshots: list[DocumentSnapshot[Any]]) -> tuple[LedgerEntry, ...]:
+    snapshots.sort(key=lambda snapshot: snapshot.create_time)
+    return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in snapshots)
+
+
+def _read_entry(snapshot: DocumentSnapshot[Any]) -> LedgerEntry | None:
+    """Return the entry; None, with an error in the log, if this release cannot read its document."""
+    try:
+        return read(LedgerEntry, snapshot.to_dict())
+    except UnreadableError as error:
+        # The alert in infra/monitoring.tf looks for "unreadable job".
+        _log.error("unreadable job: ledger entry: %s", error, extra={"event": snapshot.id})
+        return None

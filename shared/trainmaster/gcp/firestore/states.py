@@ -1,0 +1,115 @@
+"""States of jobs: a job's document, those of its replicas, and the commit that changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from google.cloud.firestore import DocumentSnapshot, Query
+
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.timeouts import HISTORY_KEPT
+from trainmaster.core.transitions.change import Change
+from trainmaster.errors import ConflictError
+from trainmaster.gcp.firestore.database import Database, ExistsError, commit, job_path, ledger_path, replicas_path
+from trainmaster.gcp.firestore.documents import EXPIRE_AT, entry_document, job_document, read, replica_document
+from trainmaster.gcp.firestore.job_queries import ADMISSION
+from trainmaster.ports import LOST_PEERS_PAGE, AdmissionToken, AlreadyRecordedError, Loaded
+
+JOB: Final = "job"
+"""Key of the job's document in `Loaded.tokens`."""
+EXPIRY_BATCH: Final = 500
+"""Documents in one write of `expire_history`."""
+
+_EPOCH: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class States(Database):
+    """See `trainmaster.ports.Store`."""
+
+    def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
+        paths = [job_path(job_id), *([f"{replicas_path(job_id)}/{replica}"] if replica else [])]
+        documents = self._get(*paths)
+        job = documents.pop(job_path(job_id), None)
+        return _to_loaded(job, list(documents.values()), whole=False) if job is not None else None
+
+    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
+        """The first page of each query is small: after a loss, almost every exit is explained by its first peer."""
+        for field in ("lost_until", "failed_until"):
+            away = (field, ">=", since or _EPOCH)
+            query = self._where(replicas_path(job_id), ("attempt", "==", replica.attempt), away)
+            query = query.order_by(field, direction=Query.DESCENDING)
+            page = self._find(query.limit(LOST_PEERS_PAGE))
+            yield _peers(page, replica)
+            if len(page) == LOST_PEERS_PAGE:
+                yield _peers(self._find(query.start_after(page[-1])), replica)
+
+    def load_attempt(self, job_id: str) -> Loaded | None:
+        job = self._get(job_path(job_id)).get(job_path(job_id))
+        if job is None:
+            return None
+        replicas = self._where(replicas_path(job_id), ("attempt", "==", job.get("attempt")))
+        loaded = _to_loaded(job, self._find(replicas, read_time=job.read_time), whole=True)
+        return replace(loaded, read_at=job.read_time)
+
+    def commit(
+        self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
+        tokens = loaded.tokens if loaded else {}
+        job = change.job or (loaded.state.job if loaded else None)
+        expire_at = entry.at + HISTORY_KEPT
+        batch = self._client.batch()
+        document = entry_document(entry, expire_at if job and job.deleted_at else None)
+        batch.create(self._client.document(f"{ledger_path(entry.job_id)}/{entry.key}"), document)
+        for replica in change.replicas:
+            path = f"{replicas_path(entry.job_id)}/{replica.key}"
+            is_past = job is not None and replica.attempt < job.attempt
+            self._write(batch, path, replica_document(replica, expire_at if is_past else None), tokens.get(replica.key))
+        if change.job:
+            self._write(batch, job_path(entry.job_id), job_document(change.job), tokens.get(JOB))
+        if admission_token is not None:
+            # The values differ from the last admission's: an update that changes nothing keeps the update time.
+            self._write(batch, ADMISSION, {"job_id": entry.job_id, "at": entry.at}, admission_token.token)
+        try:
+            commit(batch, f"commit {entry.job_id} {entry.key}")
+        except ExistsError:
+            if self._get(f"{ledger_path(entry.job_id)}/{entry.key}", fields=["key"]):
+                raise AlreadyRecordedError(entry.key) from None
+            raise ConflictError(f"{entry.job_id}: another writer created one of the documents") from None
+
+    def count_ready(self, job_id: str, attempt: int) -> int:
+        return self._count(self._where(replicas_path(job_id), ("attempt", "==", attempt), ("ever_ready", "==", True)))
+
+    def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        values = [state.value for state in states]
+        return self._count(self._where(replicas_path(job_id), ("attempt", "==", attempt), ("state", "in", values)))
+
+    def expire_history(self, job_id: str, at: datetime) -> None:
+        """Write in batches, in the order of the documents' names. A repetition writes the same again."""
+        for collection in (ledger_path(job_id), replicas_path(job_id)):
+            query = self._client.collection(collection).order_by("__name__").select(["__name__"]).limit(EXPIRY_BATCH)
+            snapshots = self._find(query)
+            while snapshots:
+                batch = self._client.batch()
+                for snapshot in snapshots:
+                    batch.update(snapshot.reference, {EXPIRE_AT: at})
+                commit(batch, f"expire the history of {job_id}")
+                snapshots = self._find(query.start_after({"__name__": snapshots[-1].reference}))
+
+
+def _peers(snapshots: Sequence[DocumentSnapshot[Any]], own: Replica) -> tuple[Replica, ...]:
+    return tuple(read(Replica, snapshot.to_dict()) for snapshot in snapshots if snapshot.id != own.key)
+
+
+def _to_loaded(job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool) -> Loaded:
+    state_job = read(Job, job.to_dict())
+    state_replicas = [read(Replica, snapshot.to_dict()) for snapshot in replicas]
+    if whole:
+        order = {replica_id: position for position, replica_id in enumerate(state_job.plan.replica_ids)}
+        state_replicas.sort(key=lambda replica: order[replica.replica_id])
+    tokens: dict[str, object] = {snapshot.id: snapshot.update_time for snapshot in replicas}
+    return Loaded(State(state_job, tuple(state_replicas), whole), {JOB: job.update_time, **tokens})

@@ -1,0 +1,76 @@
+"""Assertions of Identity-Aware Proxy (IAP), verified by google-auth with IAP's published keys.
+
+Source: "Securing your app with signed headers", IAP documentation. IAP's header with the e-mail address alone is not
+evidence: a client that reaches the service without IAP can send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.auth import exceptions, jwt
+
+from trainmaster.errors import PermanentError
+from trainmaster.gcp.public_keys import PublicKeys
+
+ISSUER: Final = "https://cloud.google.com/iap"
+ALGORITHM: Final = "ES256"
+CLOCK_SKEW_S: Final = 30
+"""Source: the same page allows 30 seconds for `iat` and `exp`."""
+
+
+class InvalidAssertionError(PermanentError):
+    """IAP did not make the assertion for this service, or it has expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class IapUser:
+    """A user that IAP has admitted."""
+
+    subject: str
+    """Identifier of the user, which never changes."""
+    email: str
+
+
+class IapAssertions:
+    """Verifies assertions for one service. Thread-safe."""
+
+    def __init__(self, audience: str, keys_url: str) -> None:
+        """`audience`: that of the service, `/projects/NUMBER/locations/REGION/services/NAME`."""
+        if not audience:
+            raise ValueError("the audience is empty, so assertions for other services would be accepted")
+        self._audience = audience
+        self._keys = PublicKeys(keys_url)
+
+    def user(self, assertion: str) -> IapUser:
+        """Return the user of an assertion.
+
+        Raises InvalidAssertionError for a wrong signature, issuer, audience or time, and TemporaryError if IAP's keys
+        are not available.
+        """
+        try:
+            header: Mapping[str, Any] = jwt.decode_header(assertion)
+            _require_equal("its algorithm", header.get("alg"), ALGORITHM)
+            payload: Mapping[str, Any] = jwt.decode(
+                assertion,
+                certs=self._keys.with_key(str(header.get("kid"))),
+                audience=self._audience,
+                clock_skew_in_seconds=CLOCK_SKEW_S,
+            )
+            _require_equal("its issuer", payload["iss"], ISSUER)
+            return IapUser(_text(payload["sub"]), _text(payload["email"]))
+        except (exceptions.GoogleAuthError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidAssertionError(f"the assertion of Identity-Aware Proxy is not valid: {error}") from None
+
+
+def _require_equal(name: str, actual: object, expected: str) -> None:
+    if actual != expected:
+        raise ValueError(f"{name} is {actual!r}, not {expected}")
+
+
+def _text(claim: object) -> str:
+    if not isinstance(claim, str) or not claim:
+        raise ValueError("it names no user")
+    return claim

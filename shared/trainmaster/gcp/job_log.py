@@ -1,0 +1,101 @@
+"""The JobLog on Cloud Logging. VMs write their own lines there (`trainmaster.agent.reporting.cloud_log`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+
+from trainmaster.core.model.job import public_id
+from trainmaster.core.model.tuning import trial_number
+from trainmaster.core.reporting.job_log import LOG_ID, SERVICE, ServiceLine
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp import clients
+from trainmaster.gcp.errors import google_errors
+
+if TYPE_CHECKING:
+    from google.cloud.logging import Client
+
+TIMEOUT_S: Final = 3.0
+"""Deadline of one write: an event must not wait longer for lines that only people read."""
+
+Resource = dict[str, object]
+
+
+class CloudJobLog:
+    """See `trainmaster.ports.JobLog`. Thread-safe, as its client is. `endpoint`: an emulator's; empty: Google's.
+
+    The client is built for the first line, because its import takes a quarter of a second (google-cloud-logging imports
+    OpenTelemetry and the formats of other products), and most cold starts write no line.
+    """
+
+    def __init__(self, project: str, endpoint: str) -> None:
+        self._project = project
+        self._endpoint = endpoint
+        self._may_use_ml_job = True
+
+    @cached_property
+    def _client(self) -> Client:
+        return clients.logging_client(self._project, self._endpoint, TIMEOUT_S)
+
+    def write(self, lines: Sequence[ServiceLine]) -> None:
+        """Write under the resource type `ml_job`, or `generic_task` in projects that may not write `ml_job`."""
+        try:
+            with google_errors("write to Cloud Logging"):
+                self._write_with_fallback(lines)
+        except (PermanentError, exceptions.GoogleAPICallError, GoogleAuthError) as error:
+            raise TemporaryError(str(error)) from error
+
+    def _write_with_fallback(self, lines: Sequence[ServiceLine]) -> None:
+        job_id = public_id(lines[0].job_id)
+        if self._may_use_ml_job:
+            try:
+                self._write(lines, self._ml_job(job_id))
+            except exceptions.BadRequest:
+                self._write(lines, self._generic_task(job_id))
+                self._may_use_ml_job = False
+        else:
+            self._write(lines, self._generic_task(job_id))
+
+    def _write(self, lines: Sequence[ServiceLine], resource: Resource) -> None:
+        labels = {"ml.googleapis.com/job_id": public_id(lines[0].job_id), "ml.googleapis.com/task_name": SERVICE}
+        if trial := trial_number(lines[0].job_id):
+            labels["ml.googleapis.com/trial_id"] = trial
+        self._client.logging_api.write_entries(
+            [_entry(line) for line in lines],
+            logger_name=f"projects/{self._project}/logs/{LOG_ID}",
+            resource=resource,
+            labels=labels,
+            partial_success=False,
+        )
+
+    def _ml_job(self, job_id: str) -> Resource:
+        labels = {"project_id": self._project, "job_id": job_id, "task_name": SERVICE}
+        return {"type": "ml_job", "labels": labels}
+
+    def _generic_task(self, job_id: str) -> Resource:
+        labels = {
+            "project_id": self._project,
+            "location": "global",
+            "namespace": LOG_ID,
+            "job": job_id,
+            "task_id": SERVICE,
+        }
+        return {"type": "generic_task", "labels": labels}
+
+
+def _entry(line: ServiceLine) -> dict[str, object]:
+    """Return the log entry of the line.
+
+    The last digit of its time is not zero: Cloud Logging drops trailing zeros, and gcloud compares times as text.
+    """
+    return {
+        "timestamp": line.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "001Z",
+        "insertId": f"{line.job_id}-{line.key}",
+        "severity": line.severity.value,
+        "jsonPayload": {"message": line.message},
+    }

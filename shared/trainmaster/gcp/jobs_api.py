@@ -1,0 +1,58 @@
+"""Calls of the HTTP API of an installation, for the Python client. The API is our own, so Google has no client for
+it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from google.api_core import exceptions
+
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp import clients
+from trainmaster.gcp.errors import NO_CONNECTION
+
+TIMEOUT_S: Final = 60.0
+PAUSES_S: Final = (1.0, 2.0, 4.0)
+"""Pauses before the retries of a call."""
+_TRANSIENT: Final = (429, 500, 502, 503, 504)
+
+
+class JobsApi:
+    """The API of one project. `endpoint`: its address."""
+
+    def __init__(self, project: str, endpoint: str) -> None:
+        self._project = project
+        self._base = f"{endpoint.rstrip('/')}/v1/projects/{project}/"
+
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, invocation: str = ""
+    ) -> dict[str, Any]:
+        """Return the response. Raises PermanentError with the API's reason, and TemporaryError if there is no response.
+
+        `invocation` identifies a call that creates a job: the API recognises it when the call is repeated.
+        """
+        headers = {"User-Agent": f"trainmaster invocation-id/{invocation}"} if invocation else {}
+        problem = ""
+        for pause_s in (*PAUSES_S, None):
+            try:
+                response = self._session().request(method, f"{self._base}{path}", json=body, headers=headers)
+            except NO_CONNECTION as error:
+                problem = str(error)
+            else:
+                if response.ok:
+                    answer: dict[str, Any] = response.json()
+                    return answer
+                problem = exceptions.from_http_response(response).message
+                if response.status_code not in _TRANSIENT:
+                    raise PermanentError(problem)
+            if pause_s is not None:
+                time.sleep(pause_s)
+        raise TemporaryError(f"{self._base}{path}: {problem}")
+
+    def _session(self) -> clients.Session:
+        """Return a session with the user's credentials; they are read again, because tokens expire."""
+        has_token = clients.TOKEN_FILE in os.environ
+        return clients.session("", TIMEOUT_S, clients.caller_token(self._project) if has_token else "")

@@ -1,0 +1,106 @@
+"""The MetricReader on Cloud Monitoring.
+
+google-cloud-monitoring is not used: it supports only gRPC, and the local stack's emulator supports only HTTP.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from google.api_core import exceptions
+
+from trainmaster.gcp.errors import google_errors, translate
+from trainmaster.gcp.rest_api import RestApi
+from trainmaster.ports.metrics import Label, MetricPoint, MetricQuery, MetricsDeniedError, MetricSeries, Reducer
+
+GOOGLE: Final = "https://monitoring.googleapis.com"
+TIMEOUT_S: Final = 30.0
+PREFIX: Final = "custom.googleapis.com/trainmaster/training"
+NAMESPACE: Final = "trainmaster"
+ROLE: Final = "roles/monitoring.viewer"
+REDUCERS: Final = {Reducer.MEAN: "REDUCE_MEAN", Reducer.MIN: "REDUCE_MIN", Reducer.MAX: "REDUCE_MAX"}
+
+Json = Mapping[str, Any]
+
+
+class MonitoringMetrics:
+    """See `trainmaster.ports.MetricReader`. `endpoint`: an emulator's; empty: Google's. Thread-safe."""
+
+    def __init__(self, project: str, endpoint: str) -> None:
+        self._project = project
+        self._api = RestApi(GOOGLE, endpoint, TIMEOUT_S)
+
+    def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
+        """See the port. Several pages cost a call each; a page has 100,000 points."""
+        series, parameters = list[MetricSeries](), _parameters(query)
+        while True:
+            with google_errors("read Cloud Monitoring", self._translate):
+                try:
+                    page = self._api.get(f"/v3/projects/{self._project}/timeSeries", **parameters)
+                except exceptions.NotFound:  # no agent of this project has written the metric yet
+                    return ()
+            series += [read for body in page.get("timeSeries", ()) if (read := _series(body)).points]
+            if not page.get("nextPageToken"):
+                return series
+            parameters["pageToken"] = page["nextPageToken"]
+
+    def close(self) -> None:
+        self._api.close()
+
+    def _translate(self, error: exceptions.GoogleAPICallError) -> Exception | None:
+        if isinstance(error, (exceptions.Forbidden, exceptions.Unauthorized)):
+            reason = str(error.message).rstrip(".")
+            return MetricsDeniedError(f"{reason}. Reading metrics needs {ROLE} on the project {self._project}")
+        return translate(error)
+
+
+def metric_filter(query: MetricQuery) -> str:
+    parts = [
+        f'metric.type = "{PREFIX}/{query.metric}"',
+        'resource.type = "generic_task"',
+        f'resource.labels.namespace = "{NAMESPACE}"',
+        f'resource.labels.job = "{query.job_id}"',
+    ]
+    parts += [f'resource.labels.task_id = "{query.replica}"'] if query.replica else []
+    return " AND ".join(parts)
+
+
+def _parameters(query: MetricQuery) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "filter": metric_filter(query),
+        "interval.startTime": _time(query.start),
+        "interval.endTime": _time(query.end),
+    }
+    if query.period_s:
+        parameters |= {
+            "aggregation.alignmentPeriod": f"{query.period_s}s",
+            "aggregation.perSeriesAligner": "ALIGN_RATE" if query.metric.is_counter else "ALIGN_MEAN",
+            "aggregation.crossSeriesReducer": REDUCERS[query.reducer],
+            "aggregation.groupByFields": [_field(label) for label in query.group_by],
+        }
+    return parameters
+
+
+def _field(label: Label) -> str:
+    return f"{'resource' if label is Label.TASK_ID else 'metric'}.labels.{label}"
+
+
+def _series(body: Json) -> MetricSeries:
+    labels = {**body.get("metric", {}).get("labels", {}), **body.get("resource", {}).get("labels", {})}
+    is_counter = body.get("metricKind") == "CUMULATIVE"
+    points = (_point(point, is_counter=is_counter) for point in reversed(body.get("points", ())))
+    finite = tuple(point for point in points if math.isfinite(point.value))
+    return MetricSeries({label: labels[label] for label in Label if labels.get(label)}, finite)
+
+
+def _point(point: Json, *, is_counter: bool) -> MetricPoint:
+    interval, (value,) = point["interval"], point["value"].values()
+    since = datetime.fromisoformat(interval["startTime"]) if is_counter else None
+    return MetricPoint(datetime.fromisoformat(interval["endTime"]), float(value), since)
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

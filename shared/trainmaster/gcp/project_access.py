@@ -1,0 +1,210 @@
+"""Permissions and e-mail address of an API caller, as Google reports them for the caller's own token.
+
+`projects.testIamPermissions` of Cloud Resource Manager needs no permission, works for people and service accounts, and
+counts roles however they were granted. Trainmaster itself needs no role for any of it, and the token goes to Google
+only, in a header.
+
+Google checks for a service account's call whether the API is enabled in the account's own project. If it is not, the
+call is repeated on behalf of the installation's project. The caller needs `serviceusage.services.use` there.
+
+google-cloud-resource-manager is not used: its clients are built for one caller each and take longer to build than to
+call, and neither UserInfo nor a service account's `testIamPermissions` with a foreign token has a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from google.api_core import exceptions
+from google.auth import jwt
+from google.auth.exceptions import GoogleAuthError
+
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.rest_api import Json, RestApi
+from trainmaster.ports import CallersProjectError, UnknownTokenError
+
+FULL_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+"""The only scope with which Google's APIs create and change jobs. Source: the discovery documents of both services."""
+ACT_AS: Final = "iam.serviceAccounts.actAs"
+TIMEOUT_S: Final = 10.0
+EMAIL_TIMEOUT_S: Final = 2.0
+"""The answer is only recorded, so it is not worth a longer wait."""
+_DISABLED: Final = "SERVICE_DISABLED"
+"""Source: reason in Google's ErrorInfo if the API is not enabled in the project."""
+_PROJECT_DENIED: Final = "USER_PROJECT_DENIED"
+"""Source: reason in Google's ErrorInfo if the caller may not use the project that X-Goog-User-Project names."""
+
+
+class ProjectAccess:
+    """See `trainmaster.ports.Access`. Thread-safe: every call has a session of its own, with the caller's token."""
+
+    def __init__(
+        self,
+        project: str,
+        endpoint: str,
+        accounts_endpoint: str,
+        people_endpoint: str = "",
+        tokens_endpoint: str = "https://oauth2.googleapis.com",
+    ) -> None:
+        """Without a `people_endpoint`, `email` always returns None."""
+        self._project_id = project
+        self._project = f"/v1/projects/{project}"
+        self._tokens_endpoint = tokens_endpoint
+        self._endpoint = endpoint
+        self._accounts_endpoint = accounts_endpoint
+        self._people_endpoint = people_endpoint
+
+    def granted_permissions(self, token: str, permissions: Sequence[str], project: str = "") -> frozenset[str]:
+        path = f"/v1/projects/{quote(project)}" if project else self._project
+        return self._test_permissions(self._endpoint, path, token, permissions, missing_is_denied=bool(project))
+
+    def has_full_scope(self, token: str) -> bool:
+        """Source: google-auth-library-nodejs, getTokenInfo, which sends the token in the header of a POST.
+
+        Google answers 400 for a token that it does not know there, such as one of a federated identity. A token that a
+        service account signed by itself is not known there either, and carries its scopes.
+        """
+        signed_scopes = _signed_scopes(token)
+        if signed_scopes is not None:
+            return FULL_SCOPE in signed_scopes
+        try:
+            answer = _call(self._tokens_endpoint, "POST", "/tokeninfo", token)
+        except _InvalidError:
+            return False
+        return FULL_SCOPE in str(answer.get("scope", "")).split()
+
+    def may_act_as(self, token: str, account: str) -> bool:
+        """Source: AI Platform Training required this permission of a caller who named a service account for a job."""
+        path = f"/v1/projects/-/serviceAccounts/{quote(account)}"
+        return bool(self._test_permissions(self._accounts_endpoint, path, token, [ACT_AS], missing_is_denied=True))
+
+    def project_number(self, token: str) -> str:
+        """Source: `projects.get` of Cloud Resource Manager v1, which requires resourcemanager.projects.get."""
+        answer = self._call_for_either_project(self._endpoint, "GET", self._project, token)
+        number = answer.get("projectNumber")
+        if not number:
+            raise TemporaryError(f"Cloud Resource Manager returned a project without a number: 200 {answer}")
+        return str(number)
+
+    def email(self, token: str) -> str | None:
+        """Source: OpenID Connect's UserInfo, which answers 401 or 403, or without an address, if the token lacks the
+        scope `email`. Tokens of service accounts do."""
+        if not self._people_endpoint:
+            return None
+        try:
+            person = _call(self._people_endpoint, "GET", "/v1/userinfo", token, timeout_s=EMAIL_TIMEOUT_S)
+        except (UnknownTokenError, _ForbiddenError):
+            return None
+        return str(person["email"]) if person.get("email") and person.get("email_verified") else None
+
+    def _test_permissions(
+        self,
+        endpoint: str,
+        path: str,
+        token: str,
+        permissions: Sequence[str],
+        *,
+        missing_is_denied: bool = False,
+    ) -> frozenset[str]:
+        """Return those of `permissions` that the caller has on the resource.
+
+        With `missing_is_denied`, a caller has none if Google answers that the resource does not exist.
+        """
+        body = {"permissions": list(permissions)}
+        try:
+            answer = self._call_for_either_project(endpoint, "POST", f"{path}:testIamPermissions", token, body)
+        except _ForbiddenError:
+            return frozenset()
+        except _MissingError:
+            if not missing_is_denied:
+                raise
+            return frozenset()
+        return frozenset(answer.get("permissions", ())) & frozenset(permissions)
+
+    def _call_for_either_project(
+        self, endpoint: str, method: str, path: str, token: str, body: Json | None = None
+    ) -> Json:
+        """Call on behalf of the caller's own project, and if the API is disabled there, on behalf of this one."""
+        try:
+            return _call(endpoint, method, path, token, body)
+        except _ForbiddenError as error:
+            if _DISABLED not in str(error):
+                raise
+        try:
+            return _call(endpoint, method, path, token, body, quota_project=self._project_id)
+        except _ForbiddenError as error:
+            if _DISABLED not in str(error) and _PROJECT_DENIED not in str(error):
+                raise
+            raise CallersProjectError(_remedy(endpoint, self._project_id)) from None
+
+
+def _signed_scopes(token: str) -> list[str] | None:
+    """Return the scopes of a token that a service account signed by itself; None for any other token.
+
+    A signed token without scopes is for one API, and is not limited there. Its signature is not checked here: Cloud
+    Resource Manager accepted the token before.
+    """
+    try:
+        claims = jwt.decode(token, verify=False)
+    except (GoogleAuthError, ValueError):
+        return None
+    scopes = claims.get("scope")
+    return str(scopes).split() if scopes is not None else [FULL_SCOPE]
+
+
+class _InvalidError(TemporaryError):
+    """Google answered 400."""
+
+
+class _ForbiddenError(TemporaryError):
+    """Google answered 403."""
+
+
+class _MissingError(TemporaryError):
+    """Google answered 404."""
+
+
+def _remedy(endpoint: str, project: str) -> str:
+    api = endpoint.removeprefix("https://")
+    return (
+        f"Your permissions cannot be checked: {api} is not enabled in the project that your credentials belong to. "
+        f"Enable it there (gcloud services enable {api} --project YOUR_PROJECT), or get "
+        f"roles/serviceusage.serviceUsageConsumer on the project {project}."
+    )
+
+
+def _call(
+    endpoint: str,
+    method: str,
+    path: str,
+    token: str,
+    body: Json | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    quota_project: str = "",
+) -> Json:
+    """Return the response. Raises UnknownTokenError, and TemporaryError for every other failure: none grants or
+    denies."""
+    api = RestApi(endpoint, "", timeout_s, token, quota_project)
+    try:
+        with google_errors(endpoint):
+            return api.call(method, path, body)
+    except exceptions.Unauthorized:
+        raise UnknownTokenError from None
+    except exceptions.Forbidden as error:
+        raise _ForbiddenError(f"{error} {error.details}") from None
+    except PermanentError as error:
+        raise _family(error.__cause__)(str(error)) from None
+    except GoogleAuthError as error:
+        raise TemporaryError(str(error)) from None
+    finally:
+        api.close()
+
+
+def _family(cause: BaseException | None) -> type[TemporaryError]:
+    if isinstance(cause, exceptions.NotFound):
+        return _MissingError
+    return _InvalidError if isinstance(cause, exceptions.BadRequest) else TemporaryError

@@ -1,0 +1,51 @@
+"""The Bus on Pub/Sub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from google.api_core import exceptions
+from google.pubsub_v1.services.publisher import PublisherClient
+from google.pubsub_v1.types import PubsubMessage
+
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.errors import Translation, describe, google_errors
+from trainmaster.gcp.retries import CALL
+
+BATCH_MAX: Final = 1000
+"""Messages in one request. Source: Pub/Sub quotas. A request may have 10 MB; ours have some hundred bytes each."""
+
+
+class PubsubBus:
+    """See `trainmaster.ports.Bus`. Thread-safe, as its client is."""
+
+    def __init__(self, client: PublisherClient, project: str, translation: Translation | None = None) -> None:
+        """`translation` replaces the table of `trainmaster.gcp.errors`: it returns the exception for an error of
+        Google's."""
+        self._client = client
+        self._project = project
+        self._translation = translation
+
+    def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        self._publish(topic, [PubsubMessage(data=data, attributes=dict(attributes))])
+
+    def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        for first in range(0, len(messages), BATCH_MAX):
+            self._publish(topic, [PubsubMessage(data=data) for data in messages[first : first + BATCH_MAX]])
+
+    def _publish(self, topic: str, messages: list[PubsubMessage]) -> None:
+        path = f"projects/{self._project}/topics/{topic}"
+        with google_errors(f"publish to {topic}", self._translation):
+            self._client.publish(topic=path, messages=messages, **CALL)
+
+    def close(self) -> None:
+        self._client.transport.close()
+
+
+def as_temporary_error(error: exceptions.GoogleAPICallError) -> TemporaryError:
+    """Translate every error into a TemporaryError, for messages that no job waits for.
+
+    A missing topic or permission is repaired by an operator. Until then the publisher continues without the message.
+    """
+    return TemporaryError(describe(error))

@@ -1,0 +1,85 @@
+"""The Resources port on IAM, Secret Manager and Artifact Registry.
+
+Client libraries are not used: these are three small reads, and the libraries (three of about 10 MB) are not needed
+elsewhere. They would lengthen the cold start of every function that accepts jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+
+from trainmaster.core.intake.registry_images import RegistryImage
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.rest_api import Json, RestApi
+from trainmaster.ports import Existence
+
+TIMEOUT_S: Final = 10.0
+GOOGLE_ACCOUNTS: Final = "https://iam.googleapis.com"
+GOOGLE_SECRETS: Final = "https://secretmanager.googleapis.com"
+GOOGLE_IMAGES: Final = "https://artifactregistry.googleapis.com"
+_ENABLED: Final = "ENABLED"
+_OWNERS: Final = (
+    re.compile(r"[^@]+@(?P<project>[a-z0-9-]+)\.iam\.gserviceaccount\.com"),
+    re.compile(r"(?P<project>[0-9]+)-compute@developer\.gserviceaccount\.com"),
+    re.compile(r"(?P<project>[a-z0-9-]+)@appspot\.gserviceaccount\.com"),
+)
+"""Forms of e-mail addresses that contain the project of their service account, or its number."""
+_SECRET: Final = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/versions/([^/]+))?")
+"""Project, secret and version, as the agent reads them (`trainmaster.agent.setup.secret_values`)."""
+
+
+class GoogleResources:
+    """See `trainmaster.ports.Resources`. Thread-safe. Empty endpoints mean Google's."""
+
+    def __init__(self, project: str, accounts: str = "", secrets: str = "", images: str = "") -> None:
+        self._project = project
+        self._accounts = RestApi(GOOGLE_ACCOUNTS, accounts, TIMEOUT_S)
+        self._secrets = RestApi(GOOGLE_SECRETS, secrets, TIMEOUT_S)
+        self._images = RestApi(GOOGLE_IMAGES, images, TIMEOUT_S)
+
+    def service_account(self, email: str) -> Existence:
+        """The project is named, because IAM answers 403 for a missing account in `projects/-`.
+
+        Source: IAM, `projects.serviceAccounts.get`.
+        """
+        match = next(filter(None, (owner.fullmatch(email) for owner in _OWNERS)), None)
+        if match is None:
+            return Existence.UNKNOWN
+        existence, account = _look_up(self._accounts, f"/v1/projects/{match['project']}/serviceAccounts/{email}")
+        return Existence.MISSING if account.get("disabled") else existence
+
+    def secret_version(self, name: str) -> Existence:
+        match = _SECRET.fullmatch(name)
+        if match is None:
+            return Existence.MISSING
+        owner, secret, number = match.groups()
+        path = f"/v1/projects/{owner or self._project}/secrets/{secret}/versions/{number or 'latest'}"
+        existence, version = _look_up(self._secrets, path)
+        return Existence.MISSING if version.get("state", _ENABLED) != _ENABLED else existence
+
+    def image(self, image: RegistryImage) -> Existence:
+        return _look_up(self._images, f"/v1/{image.resource}")[0]
+
+    def close(self) -> None:
+        for api in (self._accounts, self._secrets, self._images):
+            api.close()
+
+
+def _look_up(api: RestApi, path: str) -> tuple[Existence, Json]:
+    """Return whether the resource exists, and the resource itself if it does.
+
+    A permission that is missing, and an API that is not enabled, are both 403.
+    """
+    try:
+        with google_errors(f"look up {path}"):
+            resource = api.find(path)
+    except (exceptions.Forbidden, exceptions.Unauthorized):
+        return Existence.UNKNOWN, {}
+    except GoogleAuthError as error:
+        raise TemporaryError(str(error)) from None
+    return (Existence.MISSING, {}) if resource is None else (Existence.EXISTS, resource)

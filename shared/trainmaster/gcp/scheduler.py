@@ -1,0 +1,116 @@
+"""Cloud Scheduler: jobs that submit a training job at times given by a cron expression.
+
+A schedule publishes a message, whose submitter is not known, or calls the API with the token of a service account.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import cached_property
+from typing import Any, Final
+
+from google.api_core import exceptions
+from google.cloud import scheduler_v1
+from google.protobuf import field_mask_pb2
+
+from trainmaster.gcp import clients
+from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.retries import CALL, CALL_S
+
+Json = dict[str, Any]
+
+UPDATED_FIELDS: Final = ("description", "schedule", "time_zone", "pubsub_target", "http_target")
+SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+
+
+def publication(project: str, name: str, topic: str, data: bytes) -> Json:
+    """Return the target of a schedule that publishes its job file."""
+    return {
+        "pubsubTarget": {
+            "topicName": f"projects/{project}/topics/{topic}",
+            "data": base64.b64encode(data).decode("ascii"),
+            "attributes": {"source": f"schedule:{name}"},
+        }
+    }
+
+
+def api_call(project: str, api: str, account: str, data: bytes) -> Json:
+    """Return the target of a schedule that creates its job through the API, as a service account."""
+    return {
+        "httpTarget": {
+            "uri": f"{api.rstrip('/')}/v1/projects/{project}/jobs",
+            "httpMethod": "POST",
+            "headers": {"Content-Type": "application/json"},
+            "body": base64.b64encode(data).decode("ascii"),
+            "oauthToken": {"serviceAccountEmail": account, "scope": SCOPE},
+        }
+    }
+
+
+def scheduler_job(parent: str, name: str, cron: str, time_zone: str, target: Json) -> Json:
+    """Return the job resource. `parent`: `projects/P/locations/L`. Source: Job in the API's discovery document."""
+    return {
+        "name": f"{parent}/jobs/{name}",
+        "description": "Trainmaster: submits a training job",
+        "schedule": cron,
+        "timeZone": time_zone,
+        **target,
+    }
+
+
+class CloudScheduler:
+    """`endpoint`: one that needs no credentials, for tests; empty: Google's."""
+
+    def __init__(self, endpoint: str = "") -> None:
+        self._endpoint = endpoint
+
+    def put(self, resource: Json) -> bool:
+        """Create the job, or replace the one with its name. Return whether it is new."""
+        job = scheduler_v1.Job.from_json(json.dumps(resource))
+        parent, _, _ = job.name.rpartition("/jobs/")
+        with google_errors("Cloud Scheduler"):
+            try:
+                self._client.create_job(parent=parent, job=job, **CALL)
+            except exceptions.Conflict:
+                mask = field_mask_pb2.FieldMask(paths=UPDATED_FIELDS)
+                self._client.update_job(job=job, update_mask=mask, **CALL)
+                return False
+        return True
+
+    def list_jobs(self, parent: str) -> list[Json]:
+        """Return the jobs of a location. `parent`: `projects/P/locations/L`."""
+        with google_errors("Cloud Scheduler"):
+            return [_as_json(job) for job in self._client.list_jobs(parent=parent, **CALL)]
+
+    def run(self, name: str) -> None:
+        """Start the job now, once, whatever its schedule. `name`: `projects/P/locations/L/jobs/JOB`, as below.
+
+        Raises PermanentError if there is no such job. The call is not repeated: each one is another run.
+        """
+        with google_errors("Cloud Scheduler"):
+            self._client.run_job(name=name, retry=None, timeout=CALL_S)
+
+    def pause(self, name: str) -> None:
+        with google_errors("Cloud Scheduler"):
+            self._client.pause_job(name=name, **CALL)
+
+    def resume(self, name: str) -> None:
+        with google_errors("Cloud Scheduler"):
+            self._client.resume_job(name=name, **CALL)
+
+    def delete(self, name: str) -> None:
+        with google_errors("Cloud Scheduler"):
+            self._client.delete_job(name=name, **CALL)
+
+    def close(self) -> None:
+        self._client.transport.close()
+
+    @cached_property
+    def _client(self) -> scheduler_v1.CloudSchedulerClient:
+        return clients.rest_client(scheduler_v1.CloudSchedulerClient, self._endpoint, transport="rest")
+
+
+def _as_json(job: scheduler_v1.Job) -> Json:
+    fields: Json = json.loads(scheduler_v1.Job.to_json(job, use_integers_for_enums=False))
+    return {key: value for key, value in fields.items() if value not in ("", None)}

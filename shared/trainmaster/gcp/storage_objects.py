@@ -1,0 +1,95 @@
+"""Objects on Cloud Storage."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from google.api_core import exceptions
+from google.cloud.storage import Blob, Client
+
+from trainmaster.core.intake.bucket_places import BucketPlace
+from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.retries import CALL
+from trainmaster.ports import BucketForbiddenError, CreatedObject, ObjectForbiddenError
+
+_CREATED_FIELDS = "items(name,timeCreated,size),nextPageToken"
+
+_log = logging.getLogger(__name__)
+
+
+class StorageObjects:
+    """See `trainmaster.ports.Objects` and `trainmaster.ports.ObjectTimes`. Thread-safe, as its client is."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
+        blob = self._blob(uri, generation)
+        with google_errors(f"read {uri}"):
+            try:
+                # A part of an object cannot be compared with the checksum of the whole.
+                data: bytes = blob.download_as_bytes(start=0, end=max_bytes - 1, checksum=None, **CALL)
+            except exceptions.NotFound:
+                return None
+            except exceptions.RequestRangeNotSatisfiable:
+                return b""  # an empty object has no first byte
+        return data[:max_bytes]  # a compressed object is sent whole, whatever range was requested
+
+    def generation(self, uri: str) -> int | None:
+        blob = self._blob(uri)
+        with google_errors(f"look up {uri}"):
+            try:
+                blob.reload(**CALL)
+            except exceptions.NotFound:
+                return None
+            except exceptions.Forbidden:
+                raise ObjectForbiddenError(uri) from None
+        return int(blob.generation)
+
+    def bucket_place(self, bucket: str) -> BucketPlace | None:
+        with google_errors(f"look up gs://{bucket}"):
+            try:
+                bucket_resource = self._client.get_bucket(bucket, **CALL)
+            except exceptions.NotFound:
+                return None
+            except exceptions.Forbidden:
+                raise BucketForbiddenError(bucket) from None
+        return BucketPlace(bucket_resource.location or "", tuple(bucket_resource.data_locations or ()))
+
+    def write(self, uri: str, data: bytes, *, content_type: str) -> int:
+        blob = self._blob(uri)
+        with google_errors(f"write {uri}"):
+            blob.upload_from_string(data, content_type=content_type, **CALL)
+        return int(blob.generation)
+
+    def delete(self, uri: str) -> None:
+        with google_errors(f"delete {uri}"):
+            try:
+                self._blob(uri).delete(**CALL)
+            except exceptions.NotFound:
+                return
+            except exceptions.Forbidden as error:
+                # Cloud Storage also returns 403 for a missing object if the caller lacks storage.objects.list.
+                _log.warning("%s was not deleted: %s", uri, error)
+
+    def created(self, directory: str, limit: int) -> tuple[CreatedObject, ...]:
+        bucket, _, name = directory.removeprefix("gs://").partition("/")
+        prefix = f"{name.rstrip('/')}/" if name else ""
+        with google_errors(f"list {directory}"):
+            try:
+                blobs = self._client.list_blobs(
+                    bucket, prefix=prefix, max_results=limit, fields=_CREATED_FIELDS, **CALL
+                )
+                return tuple(CreatedObject(blob.name, blob.time_created, blob.size or 0) for blob in blobs)
+            except exceptions.NotFound:
+                return ()
+            except (exceptions.Forbidden, exceptions.Unauthorized):
+                raise BucketForbiddenError(bucket) from None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _blob(self, uri: str, generation: int | None = None) -> Any:
+        bucket, _, name = uri.removeprefix("gs://").partition("/")
+        return Blob(name, self._client.bucket(bucket), generation=generation)

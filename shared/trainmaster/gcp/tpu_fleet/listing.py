@@ -1,0 +1,95 @@
+"""Listings of TPU nodes, and of the queued resources without a node.
+
+Queued resources are listed first: one that is ACTIVE, and has no node in the later list, has lost it. Listings ask for
+the fields that they need, without metadata.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from google.api_core import exceptions
+from google.cloud import tpu_v2
+
+from trainmaster.core.model.vm import LabelledVm
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp.retries import FIELD_MASK, FLEET_READ
+from trainmaster.gcp.tpu_fleet.errors import has_no_tpus, problem_of
+from trainmaster.gcp.tpu_fleet.nodes import log_health, vm_of
+from trainmaster.gcp.tpu_fleet.queued_resources import QueuedResources
+from trainmaster.gcp.vm_labels import LABEL_JOB
+
+PAGE_SIZE: Final = 200
+LISTED_FIELDS: Final = (
+    "nodes(name,id,state,labels,createTime,health,healthDescription,symptoms,networkEndpoints,queuedResource),"
+    "nextPageToken,unreachable"
+)
+ALL_ZONES: Final = "-"
+
+_log = logging.getLogger(__name__)
+
+
+class Listing:
+    """Lists what has a job's label, in any zone of the project. Thread-safe."""
+
+    def __init__(self, project: str, client: tpu_v2.TpuClient, queued_resources: QueuedResources) -> None:
+        self._project, self._client, self._queued_resources = project, client, queued_resources
+
+    def in_zone(self, zone: str) -> list[LabelledVm]:
+        """Return what one zone has. A zone without TPUs has nothing; one that cannot be reached is an error."""
+        try:
+            return self._list(zone, must_reach=True)
+        except exceptions.GoogleAPICallError as error:
+            if has_no_tpus(problem_of(error)):
+                return []
+            raise
+
+    def in_all_zones(self) -> list[LabelledVm]:
+        """Return what all zones have. A zone that cannot be reached is left out."""
+        return self._list(ALL_ZONES, must_reach=False)
+
+    def _list(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
+        """Return the nodes, and the queued resources without a node."""
+        queued = self._list_queued(zone, must_reach=must_reach)
+        nodes = list(self._list_nodes(zone, must_reach=must_reach))
+        with_node = {(node.vm.name, node.vm.zone) for node in nodes}
+        return nodes + [item for item in queued if (item.vm.name, item.vm.zone) not in with_node]
+
+    def _list_queued(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
+        """Return the queued resources. Without `must_reach`, none if they cannot be listed: the nodes count more."""
+        try:
+            return list(self._queued_resources.list_labelled(self._parent(zone), must_reach=must_reach))
+        except exceptions.GoogleAPICallError as error:
+            if must_reach:
+                raise
+            _log.warning("Queued resources cannot be listed in zone %s: %s", zone, problem_of(error).message)
+            return []
+
+    def _list_nodes(self, zone: str, *, must_reach: bool) -> Iterator[LabelledVm]:
+        """Yield the nodes with a job's label. `must_reach`: a zone that cannot be reached is an error, because the
+        nodes of an empty zone would count as lost."""
+        request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=PAGE_SIZE)
+        mask = [(FIELD_MASK, LISTED_FIELDS)]
+        for page in self._client.list_nodes(request, metadata=mask, **FLEET_READ).pages:
+            if page.unreachable:
+                unreachable = f"Cloud TPU cannot reach {', '.join(page.unreachable)}"
+                if must_reach:
+                    raise TemporaryError(unreachable)
+                _log.warning("%s: the nodes there are left out", unreachable)
+            yield from _to_labelled_vms(page.nodes)
+
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._project}/locations/{zone}"
+
+
+def _to_labelled_vms(nodes: Iterable[tpu_v2.Node]) -> Iterator[LabelledVm]:
+    for node in nodes:
+        if LABEL_JOB not in node.labels:
+            continue
+        log_health(node)
+        try:
+            yield LabelledVm(vm_of(node), node.labels[LABEL_JOB])
+        except ValueError:
+            _log.warning("%s has a job's label, but a name that no replica has; it is ignored", node.name)

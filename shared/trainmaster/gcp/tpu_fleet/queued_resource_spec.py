@@ -1,0 +1,113 @@
+"""The request of a queued resource, and an existing one as a Vm.
+
+CREATING, ACCEPTED, WAITING_FOR_RESOURCES, PROVISIONING    QUEUED     (from PROVISIONING on, the node exists as well)
+FAILED                                                     REFUSED    stays, and uses quota, until it is deleted
+ACTIVE without its node, SUSPENDED                         STOPPED    Cloud TPU or a user took the node away
+SUSPENDING, DELETING                                       STOPPING
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from google.cloud import tpu_v2
+from google.protobuf import duration_pb2, json_format
+
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import FLEX_START_MAX_S, Plan, TpuQueue
+from trainmaster.core.model.vm import LossCause, Vm, VmStatus
+from trainmaster.core.model.vm_names import replica_id_from_vm_name
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.rules.capacity import provisioning_deadline
+from trainmaster.core.timeouts import FUSE_SLACK_S, PROVISIONING_MAX_S
+from trainmaster.gcp.rest_api import Json
+from trainmaster.gcp.vm_labels import LABEL_VM_GENERATION, directive_of
+
+_State = tpu_v2.QueuedResourceState.State
+_STATUSES: Final = {
+    _State.FAILED: VmStatus.REFUSED,
+    _State.ACTIVE: VmStatus.STOPPED,
+    _State.SUSPENDED: VmStatus.STOPPED,
+    _State.SUSPENDING: VmStatus.STOPPING,
+    _State.DELETING: VmStatus.STOPPING,
+}
+
+
+def request(parent: str, job: Job, create: Create, node: tpu_v2.Node) -> tpu_v2.QueuedResource:
+    """Return the request for the only node of `create`. It replaces the node's scheduling configuration by its own
+    fields."""
+    node = tpu_v2.Node(node)
+    del node.scheduling_config
+    (name,) = create.names
+    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=name, node=node)
+    queued = tpu_v2.QueuedResource(
+        tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]), queueing_policy=_policy(provisioning_deadline(job))
+    )
+    if create.spot:
+        queued.spot = tpu_v2.QueuedResource.Spot()
+    elif job.plan.reservation:
+        queued.reservation_name = _reservation(job.plan.reservation, parent)
+    return queued
+
+
+def flex_start(queued: tpu_v2.QueuedResource, plan: Plan) -> Json:
+    """Return the request in v2alpha1, for a bounded time: as long as the job may run, plus the time to start."""
+    run_s = min(plan.max_running_s + FUSE_SLACK_S, FLEX_START_MAX_S)
+    body: Json = json_format.MessageToDict(tpu_v2.QueuedResource.pb(queued))
+    return {**body, "provisioningModel": "FLEX_START", "runDuration": {"maxRunDuration": f"{run_s}s"}}
+
+
+def is_queued(create: Create) -> bool:
+    return create.group.tpu is not None and create.group.tpu.queue is not None
+
+
+def is_flex_start(create: Create) -> bool:
+    return create.group.tpu is not None and create.group.tpu.queue is TpuQueue.FLEX_START
+
+
+def node_of(queued: tpu_v2.QueuedResource) -> tpu_v2.Node:
+    """Return the node that it requests; an empty one if it requests none."""
+    return queued.tpu.node_spec[0].node if queued.tpu.node_spec else tpu_v2.Node()
+
+
+def vm_of(queued: tpu_v2.QueuedResource) -> Vm:
+    """Return the queued resource as a VM. Raises ValueError if no replica can have the node's name."""
+    _, _, _, zone, _, name = queued.name.split("/")
+    node = node_of(queued)
+    by_service = queued.state.state_initiator == tpu_v2.QueuedResourceState.StateInitiator.SERVICE
+    return Vm(
+        name=name,
+        zone=zone,
+        instance_id=identity(queued),
+        status=_STATUSES.get(queued.state.state, VmStatus.QUEUED),
+        replica_id=replica_id_from_vm_name(name),
+        vm_generation=int(node.labels.get(LABEL_VM_GENERATION, "0")),
+        directive=directive_of(node.labels),
+        fingerprint="",
+        created_at=datetime.fromtimestamp(queued.create_time.timestamp(), UTC) if queued.create_time else None,
+        is_tpu=True,
+        loss=LossCause.PREEMPTION if by_service else LossCause.GONE,
+    )
+
+
+def identity(queued: tpu_v2.QueuedResource) -> str:
+    """Return what identifies it among others of its name: its creation time, since it has no numeric id."""
+    return f"{queued.name.rpartition('/')[2]}-queued-{int(queued.create_time.timestamp() * 1000)}"
+
+
+def _policy(until: datetime | None) -> tpu_v2.QueuedResource.QueueingPolicy:
+    """Return how long the queued resource may wait. Without a limit, a forgotten one could create a node weeks
+    later."""
+    if until is None:
+        week = duration_pb2.Duration(seconds=PROVISIONING_MAX_S)
+        return tpu_v2.QueuedResource.QueueingPolicy(valid_until_duration=week)
+    return tpu_v2.QueuedResource.QueueingPolicy(valid_until_time=until)
+
+
+def _reservation(name: str, parent: str) -> str:
+    """`projects/P/reservations/NAME`, or a name of this project's. Source: QueuedResource.reservation_name."""
+    _, project, _, zone = parent.split("/")
+    if name.startswith("projects/"):
+        _, project, _, name = name.split("/")
+    return f"projects/{project}/locations/{zone}/reservations/{name}"

@@ -1,0 +1,59 @@
+"""Settings that all VMs and TPU nodes of an installation share, and the error value of both fleets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainmaster.core.model.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class VmDefaults:
+    """Used for every VM, unless the job's plan says otherwise."""
+
+    project: str
+    service_account: str = ""
+    """E-mail. Empty: VMs have no account, and Cloud TPU chooses its own."""
+    network: str = "global/networks/default"
+    """Partial or full URL."""
+    subnetwork: str = ""
+    """Partial or full URL, in which `{region}` stands for the job's region. Empty: the network's own subnetwork."""
+    account_networks: Mapping[str, str] = field(default_factory=dict)
+    """Name of the network that only VMs of a service account use, by the e-mail address of the account."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Images of the installation in place of Google's: from the image's family to the image."""
+
+    def network_of(self, plan: Plan) -> tuple[str, str]:
+        """Return network and subnetwork of a job's VMs. An empty subnetwork means the network's own in that region."""
+        if plan.network:
+            return plan.network, self._subnetwork_of(plan.network, plan.region)
+        if own := self.account_networks.get(plan.service_account or ""):
+            return f"projects/{self.project}/global/networks/{own}", self._account_subnetwork(own, plan.region)
+        return self.network, self.subnetwork.replace("{region}", plan.region)
+
+    def _subnetwork_of(self, network: str, region: str) -> str:
+        """Return the subnetwork of a network that the job names. A custom-mode network, as those of infra/, needs one.
+
+        A project may be named by its number, which is not known here. Then only the network's name is compared: Compute
+        Engine refuses a subnetwork of another network.
+        """
+        project, name = network.split("/")[1], network.rpartition("/")[2]
+        own_project = self.network.split("/")[1] if self.network.startswith("projects/") else self.project
+        if name == self.network.rpartition("/")[2] and (project == own_project or project.isdecimal()):
+            return self.subnetwork.replace("{region}", region)
+        is_of_account = name in self.account_networks.values() and (project == self.project or project.isdecimal())
+        return self._account_subnetwork(name, region) if is_of_account else ""
+
+    def _account_subnetwork(self, network: str, region: str) -> str:
+        return f"projects/{self.project}/regions/{region}/subnetworks/{network}-{region}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error of a call or of a long-running operation, in Google's words."""
+
+    code: str
+    message: str
+    zones_available: tuple[str, ...] = ()
+    """Zones that the error suggests, if any."""

@@ -1,0 +1,73 @@
+"""Labels, the directive and guest attributes of a job's VMs and TPU nodes.
+
+Documented in docs/interfaces.md, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.label_rules import LABELS_MAX, is_legal_job_label
+from trainmaster.core.model.vm import Directive, DirectiveAction
+from trainmaster.core.model.vm_names import job_label
+from trainmaster.core.reconcile.steps import Create
+
+LABEL_JOB: Final = "trainmaster-job"
+LABEL_TASK: Final = "trainmaster-task"
+LABEL_ATTEMPT: Final = "trainmaster-attempt"
+LABEL_VM_GENERATION: Final = "trainmaster-vm-generation"
+LABEL_ROUND: Final = "trainmaster-round"
+"""Placement round of a queued resource: a failure in an earlier round does not concern the current one."""
+LABEL_DIRECTIVE: Final = "trainmaster-directive"
+"""The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`: listings show labels and no metadata. It is written
+after the metadata, so it may be behind, but never ahead."""
+DIRECTIVE_KEY: Final = "trainmaster-directive"
+METRIC: Final = "trainmaster/metric"
+"""Guest attribute to which the agent of a trial writes its measurements. docs/interfaces.md, section 3."""
+
+
+def labels(job: Job, create: Create) -> dict[str, str]:
+    """Return the job's own labels, which billing reports show, and ours. Attempt and VM generation are the current
+    ones."""
+    ours = {
+        LABEL_JOB: job_label(job.job_id),
+        LABEL_TASK: create.group.task_type.value,
+        LABEL_ATTEMPT: str(create.directive.attempt),
+        LABEL_VM_GENERATION: str(create.vm_generation),
+        LABEL_DIRECTIVE: directive_label(create.directive),
+    }
+    if create.group.tpu is not None and create.group.tpu.queue is not None:
+        ours[LABEL_ROUND] = str(create.round)
+    legal = [(label.key, label.value) for label in job.labels if is_legal_job_label(label.key, label.value)]
+    return {**dict(legal[: LABELS_MAX - len(ours)]), **ours}
+
+
+def directive_label(directive: Directive) -> str:
+    return f"{directive.attempt}-{directive.incarnation}-{directive.action}"
+
+
+def directive_of(labels: Mapping[str, str]) -> Directive | None:
+    """Return the directive that a VM's label shows, without the addresses of slices. None: no label, or unreadable.
+
+    The label is read with `get`, because `[]` would add a missing key to a map of protobuf.
+    """
+    try:
+        attempt, incarnation, action = labels.get(LABEL_DIRECTIVE, "").split("-")
+        return Directive(int(attempt), int(incarnation), DirectiveAction(action))
+    except ValueError:
+        return None
+
+
+def parse_directive(text: str | None) -> Directive | None:
+    """Return the directive; None if there is none, or if it is unreadable: it will be overwritten."""
+    try:
+        return Directive.from_metadata(json.loads(text or ""))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def directive_json(directive: Directive) -> str:
+    return json.dumps(directive.to_metadata())

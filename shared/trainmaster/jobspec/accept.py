@@ -1,0 +1,196 @@
+"""Accept a submitted document: resolve it to a plan, or report everything that is wrong with it.
+
+    copy_as_json → read_model (names, types, limits) → check_supported
+                 → resolve_training_input or resolve_custom_job (ResolvedSpec) → resolve_task_groups → Plan
+                 → check_environment_size
+
+Every step adds its problems and leaves out what it cannot use, so that one answer has all problems.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from trainmaster.core.intake.named_resources import NamedResource
+from trainmaster.core.model.plan import Container, Plan, Program, Substitution, TaskGroup, TpuQueue
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.tuning import Tuning
+from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
+from trainmaster.jobspec.fields.environment_size import check_environment_size
+from trainmaster.jobspec.fields.extension_fields import ResolvedExtension, check_boot_image, resolve_extension
+from trainmaster.jobspec.fields.gang import check_gang
+from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
+from trainmaster.jobspec.fields.labels import check_labels
+from trainmaster.jobspec.fields.placement import resolve_zones
+from trainmaster.jobspec.fields.unsupported import check_supported
+from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
+from trainmaster.jobspec.formats.extension import Extension, SpotUse
+from trainmaster.jobspec.formats.vertex import VertexCustomJob
+from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
+from trainmaster.jobspec.machines.algorithm_machines import check_algorithm_machines, gpu_runtime
+from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
+from trainmaster.jobspec.machines.task_groups import resolve_task_groups
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.json_limits import copy_as_json
+from trainmaster.jobspec.reading.problems import ROOT, InvalidJob, Problem, Problems
+from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model
+from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
+from trainmaster.jobspec.resolve.named_resources import named_resources
+from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
+from trainmaster.jobspec.resolve.resumed_job import refuse_resumed_job
+from trainmaster.jobspec.resolve.study_spec import resolve_study
+from trainmaster.jobspec.resolve.tpu_queue import resolve_queue
+from trainmaster.jobspec.resolve.training_input import resolve_training_input
+
+SPEC_BYTES_MAX: Final = 64 * 1024
+"""One metadata value of every VM contains the spec about twice, as description and as program, and may have 256 KiB."""
+_DISPLAY_NAME_PATH: Final = ("displayName",)
+_NO_PROGRAM: Final = Program((), "", (), None, Container(""))
+
+
+@dataclass(frozen=True)
+class AcceptedSpec:
+    """What an accepted document means."""
+
+    job_id: str | None
+    spec_json: str
+    """The document as submitted, as canonical compact JSON: no defaults filled in, no names respelled."""
+    labels: Mapping[str, str]
+    plan: Plan
+    """The plan of the job; for a tuning job, that of each trial."""
+    tuning: Tuning | None = None
+    """The tuning of a tuning job."""
+    resources: tuple[NamedResource, ...] = ()
+    """Resources of Google Cloud that the job names. Whether its submitter may use them has not been checked."""
+
+
+def accept(document: Mapping[str, object], *, default_job_id: str | None) -> AcceptedSpec:
+    """Return what a document means. Raises InvalidJob with every problem, and no other error.
+
+    `default_job_id`: the id for a document that names none, such as a job file, whose name determines it. Without it a
+    CustomJob gets its id from its displayName.
+    """
+    copy, json_problems = copy_as_json(document)
+    # Source: Airflow compares the returned trainingInput strictly with what it sent. Firestore and metadata need UTF-8.
+    spec_json = json.dumps(copy, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if len(spec_json.encode()) > SPEC_BYTES_MAX:
+        raise InvalidJob(
+            [Problem(ROOT, f"has more than {SPEC_BYTES_MAX} bytes", "put large inputs into files in gs://")]
+        )
+    problems = Problems(json_problems)
+    accepted = _resolve(read_model(copy, problems), default_job_id, spec_json, problems)
+    problems.raise_if_any()
+    return accepted
+
+
+def _resolve(
+    job: AiPlatformJob | VertexCustomJob, default_job_id: str | None, spec_json: str, problems: Problems
+) -> AcceptedSpec:
+    job_id = job.job_id or default_job_id
+    if job_id is None and isinstance(job, VertexCustomJob) and job.display_name:
+        job_id = nearest_job_id(job.display_name)
+    if job_id is not None or not problems.affect(_DISPLAY_NAME_PATH):
+        check_job_id(job_id, problems)
+    check_labels(job.labels, problems)
+    check_supported(job, problems)
+    extension = job.trainmaster
+    resolved = resolve_extension(extension, problems)
+    if isinstance(job, VertexCustomJob):
+        spec = resolve_custom_job(job, extension, resolved, problems)
+    else:
+        if job.training_input is None:
+            problems.add_text((TRAINING_INPUT,), "is required", TRAINING_INPUT_EXAMPLE)
+        spec = resolve_training_input(job.training_input or TrainingInput(), extension, resolved, problems)
+    tuning = spec.tuning
+    if isinstance(job, VertexTuningJob):
+        tuning = resolve_study(job, problems, spec.substitutions)
+    else:
+        is_custom = isinstance(job, VertexCustomJob)
+        instead = "a CustomJob has no results" if is_custom else "a TrainingInput has hyperparameters for it"
+        refuse_resumed_job(extension, instead, problems)
+    plan = _plan(spec, extension, resolved, problems)
+    check_gang(plan, problems)
+    problems.raise_if_any()
+    if job_id is not None:
+        check_environment_size(job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None)
+    resources = named_resources(spec, extension, problems)
+    return AcceptedSpec(job_id, spec_json, dict(job.labels), plan, tuning, resources)
+
+
+def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension, problems: Problems) -> Plan:
+    program = next(iter(spec.programs.values()), _NO_PROGRAM)
+    has_containers = program.container is not None
+    groups = resolve_task_groups(spec.roles, problems, spec.substitutions, has_containers=has_containers)
+    if spec.algorithm is not None:
+        check_algorithm_machines(spec.algorithm, spec.roles, groups, problems)
+        spec = replace(spec, runtime=gpu_runtime(spec.algorithm, groups, spec.runtime))
+    tpus = [group.tpu for group in groups if group.tpu]
+    has_bare_image = resolved.image is not None and not spec.is_runtime_requested
+    if resolved.image is not None:
+        check_boot_image(resolved.image, problems, has_tpu=any(role.is_tpu for role in spec.roles))
+    region, zones = resolve_zones(spec.region, spec.region_path, extension.zones, tpus, problems)
+    queue = resolve_queue(extension, resolved, spec, groups, problems)
+    image = resolved.image if resolved.image is not None and not tpus else spec.runtime.image
+    groups = tuple(_complete_group(group, program, spec, resolved, queue) for group in groups)
+    has_fallback, has_reservation = resolved.on_demand_after is not None, resolved.reservation is not None
+    check_machines(
+        spec.roles, groups, Request(image, resolved.image is not None, has_reservation, has_fallback), problems
+    )
+    groups = with_disks_for_image(spec.roles, groups, image, problems, spec.substitutions)
+    disable_retries = spec.disable_retries or extension.disable_retries
+    restarts_job = spec.restart_job_on_worker_restart or extension.restart_job_on_worker_restart
+    return Plan(
+        groups=groups,
+        program=program,
+        region=region,
+        zones=zones,
+        runtime=OWN_IMAGE if has_bare_image else spec.runtime.name,
+        image=image,
+        max_running_s=spec.max_running_s,
+        max_wait_s=spec.max_wait_s,
+        # Source: Vertex AI: disableRetries overrides restartJobOnWorkerRestart to false.
+        restart_job_on_worker_restart=restarts_job and not disable_retries,
+        disable_retries=disable_retries,
+        gang=extension.gang,
+        independent=extension.independent_replicas,
+        exit_policy=resolved.exit_policy,
+        service_account=spec.service_account,
+        network=spec.network,
+        substitutions=(*_listed_substitutions(extension), *spec.substitutions),
+        packages=() if has_bare_image else spec.runtime.packages,
+        gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
+        on_demand_after=resolved.on_demand_after,
+        reservation=resolved.reservation,
+        kms_key=spec.kms_key,
+        checkpoint_signal=resolved.checkpoint_signal.value,
+        stall_timeout_s=resolved.stall_timeout_s,
+        dialect=spec.dialect,
+        output_directory=spec.output_directory,
+        priority=spec.priority,
+        algorithm=spec.algorithm and replace(spec.algorithm, python_version=spec.runtime.python),
+    )
+
+
+def _listed_substitutions(extension: Extension) -> tuple[Substitution, ...]:
+    """Return what the conversion of a manifest to this document replaced."""
+    return tuple(
+        Substitution(item.field or "", item.requested or "", item.replacement or "", item.reason or "")
+        for item in extension.converted_from.substitutions
+    )
+
+
+def _complete_group(
+    group: TaskGroup, common: Program, spec: ResolvedSpec, resolved: ResolvedExtension, queue: TpuQueue | None
+) -> TaskGroup:
+    """Add the role's program, use of Spot VMs, and TPU software and queue to a group that has only its hardware."""
+    program = spec.programs.get(group.task_type, common)
+    tpu = group.tpu and replace(group.tpu, runtime=resolved.image or group.tpu.runtime, queue=queue)
+    spot = _is_spot(resolved.spot or spec.spot, group.task_type)
+    return replace(group, tpu=tpu, program=None if program == common else program, spot=spot)
+
+
+def _is_spot(use: SpotUse | None, task_type: TaskType) -> bool:
+    return use is SpotUse.ALL or (use is SpotUse.WORKERS and task_type is TaskType.WORKER)

@@ -1,0 +1,70 @@
+"""The built-in algorithms of AI Platform Training: their container images, and what runs in their place.
+
+The images are gone. The folder `algorithms/` has the programs. Source of images and machines: the service's pages, and
+jobs that ran there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
+
+_IMAGE: Final = re.compile(r"(?:(?:us|eu|asia)\.)?gcr\.io/cloud-ml-algos/(?P<name>[^:@]+)(?:[:@].*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A built-in algorithm."""
+
+    name: str
+    """Value of `trainmaster.algorithm`, and module of the package `algorithms`."""
+    framework: str
+    """As `builtInAlgorithmOutput.framework` names it."""
+    runtime: str
+    """Runtime version that it runs in."""
+    images: tuple[str, ...]
+    """Names of its images, below gcr.io/cloud-ml-algos/."""
+    is_distributed: bool = False
+    """Whether it has workers; else it runs on the master alone."""
+    gpus_max: int = 1
+    """GPUs that it uses per VM."""
+
+    @property
+    def module(self) -> str:
+        return f"algorithms.{self.name}"
+
+
+ALGORITHMS: Final = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("boosted_trees", "XGBOOST", "xgboost-3.2", ("boosted_trees",), gpus_max=0),
+        Algorithm("xgboost_dist", "XGBOOST", "xgboost-3.2", ("xgboost_dist",), is_distributed=True),
+        Algorithm("linear_learner", "TENSORFLOW", "2.21", ("linear_learner_cpu", "linear_learner_gpu")),
+        Algorithm("wide_deep_learner", "TENSORFLOW", "2.21", ("wide_deep_learner_cpu", "wide_deep_learner_gpu")),
+        Algorithm("tab_net", "TENSORFLOW", "2.21", ("tab_net",)),
+    )
+}
+ALGORITHM_OF_IMAGE: Final = {image: algorithm for algorithm in ALGORITHMS.values() for image in algorithm.images}
+
+XGBOOST_ON_GPU: Final = Runtime("xgboost", CONTAINER_HOST.image, "3.12", ("xgboost==3.2.*", "scikit-learn==1.9.*"))
+"""What `xgboost_dist` runs in on VMs with GPUs: the image has a driver, and this build of XGBoost uses it."""
+
+_MODEL_GARDEN: Final = (
+    "train it with TensorFlow Model Garden (package tf-models-official), in a package or a container of your own"
+)
+NOT_AVAILABLE: Final = {
+    "image_classification": _MODEL_GARDEN,
+    "image_object_detection": _MODEL_GARDEN,
+    "ncf": _MODEL_GARDEN,
+    "bert": _MODEL_GARDEN,
+}
+"""Algorithms of the service that Trainmaster does not have → where to go."""
+
+
+def image_algorithm(image: str) -> str | None:
+    """Return the name of the image if it is below gcr.io/cloud-ml-algos; None for any other image."""
+    match = _IMAGE.fullmatch(image)
+    return match["name"] if match else None

@@ -1,0 +1,100 @@
+"""The arguments of a built-in algorithm. `algorithms.arguments` has the tables, which the program itself uses, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from trainmaster.algorithms.arguments.argument import STORAGE, Argument, Values
+from trainmaster.algorithms.arguments.parse import InvalidArgumentsError, parse_arguments
+from trainmaster.algorithms.arguments.tables import TABLES, metric_tags
+from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.search_space import format_number
+from trainmaster.jobspec.catalog.algorithms import Algorithm
+from trainmaster.jobspec.formats.ai_platform import ParameterSpec, TrainingInput
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+
+_ARGS_PATH: Final[FieldPath] = (TRAINING_INPUT, "args")
+_TUNING_PATH: Final[FieldPath] = (TRAINING_INPUT, "hyperparameters")
+_DATA: Final = ("training_data_path", "validation_data_path", "test_data_path")
+
+
+def check_arguments(
+    algorithm: Algorithm,
+    args: tuple[str, ...],
+    training: TrainingInput,
+    problems: Problems,
+    substitutions: list[Substitution],
+) -> None:
+    """Check the arguments, and note those that have another effect than on the service."""
+    if problems.affect(_ARGS_PATH):
+        return
+    table, tuned = TABLES[algorithm.name], _check_tuned(algorithm, training, problems)
+    try:
+        parsed = parse_arguments(table, (*args, "--job-dir", training.job_dir or f"{STORAGE}unknown"), tuned)
+    except InvalidArgumentsError as invalid:
+        text = "; ".join(f"{f'--{item.name} ' if item.name else ''}{item.text}" for item in invalid.problems)
+        problems.add_text(_ARGS_PATH, f"of {algorithm.name}: {text}", invalid.problems[0].example)
+        return
+    for name in _DATA:
+        path = parsed.values[name]
+        if path is not None and not str(path).startswith(STORAGE):
+            problem = f"of {algorithm.name}: --{name} must be a path in Cloud Storage, not {quoted(path)}"
+            problems.add_text(_ARGS_PATH, problem, f"--{name}=gs://my-bucket/data/training.csv")
+    _check_metric(algorithm, parsed.values, training, problems)
+    field = problems.spelled_path(_ARGS_PATH)
+    substitutions.extend(
+        Substitution(field, f"--{note.name} {note.requested}", _replacement(note.name, note.replacement), note.reason)
+        for note in parsed.notes
+    )
+
+
+def _replacement(name: str, replacement: str) -> str:
+    return replacement if replacement == "no effect" else f"--{name} {replacement}"
+
+
+def _check_tuned(algorithm: Algorithm, training: TrainingInput, problems: Problems) -> frozenset[str]:
+    """Return the names of the tuned arguments, and check that the algorithm has them and accepts their bounds."""
+    table, names = TABLES[algorithm.name], set()
+    for index, param in enumerate(training.hyperparameters.params if training.hyperparameters else ()):
+        path: FieldPath = (*_TUNING_PATH, "params", index)
+        name = (param.parameter_name or "").replace("-", "_")
+        argument = table.find(name)
+        if argument is None:
+            problem = f"is not an argument of {algorithm.name}: {quoted(param.parameter_name)}"
+            problems.add((*path, "parameterName"), problem, table.nearest(name))
+            continue
+        names.add(name)
+        for field, text in _tuned_values(param):
+            if not _is_allowed(argument, text):
+                problem = f"has the value {text} of --{name}, which must be {argument.allowed}"
+                problems.add_text((*path, field), problem, "use values that the algorithm accepts")
+    return frozenset(names)
+
+
+def _tuned_values(param: ParameterSpec) -> Iterator[tuple[str, str]]:
+    """Yield the field and the text of each value that the tuning may choose, or of the bounds of a range."""
+    for field, bound in (("minValue", param.min_value), ("maxValue", param.max_value)):
+        if bound is not None:
+            yield field, format_number(bound)
+    yield from (("categoricalValues", text) for text in param.categorical_values)
+    yield from (("discreteValues", format_number(number)) for number in param.discrete_values)
+
+
+def _is_allowed(argument: Argument, text: str) -> bool:
+    try:
+        return argument.read(text) is not None
+    except ValueError:
+        return False
+
+
+def _check_metric(algorithm: Algorithm, values: Values, training: TrainingInput, problems: Problems) -> None:
+    """Refuse a tuning job whose metric the algorithm never reports: its trials could not be compared."""
+    if training.hyperparameters is None:
+        return
+    tags = metric_tags(algorithm.name, values)
+    tag = training.hyperparameters.hyperparameter_metric_tag
+    if tag not in tags:
+        problem = f"must be a metric that {algorithm.name} reports: {', '.join(tags)}; not {quoted(tag)}"
+        problems.add((*_TUNING_PATH, "hyperparameterMetricTag"), problem, tags[0])

@@ -1,0 +1,67 @@
+"""The size of the environment variables that describe the job and its cluster to the program.
+
+Linux starts no program with a variable above 128 KiB. TF_CONFIG contains the address of every replica and the job's
+description; CLUSTER_SPEC contains the description as JSON text within JSON, where each quote has three characters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from trainmaster.core.cluster.environment import JOB_VARIABLE
+from trainmaster.core.cluster.tf_config import Cluster
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.model.tuning import trial_id
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.jobspec.machines.role_request import RoleRequest
+from trainmaster.jobspec.reading.problems import ROOT, Problem, Problems
+
+VARIABLE_BYTES_MAX: Final = 128 * 1024 - 1
+"""Longest `NAME=VALUE`. Source: execve(2), MAX_ARG_STRLEN, 32 pages of 4 KiB with the null byte at the end."""
+PROJECT_LENGTH_MAX: Final = 30
+"""Longest project id. Source: Resource Manager, "Creating and managing projects"."""
+_LONGEST_TRIAL: Final = 1_000
+
+
+def check_environment_size(
+    job_id: str, spec_json: str, plan: Plan, roles: Sequence[RoleRequest], problems: Problems, *, is_tuning: bool
+) -> None:
+    """Add a problem if a variable is too long for Linux, in any of the job's zones and in a project of any name."""
+    cluster = _longest_cluster(trial_id(job_id, _LONGEST_TRIAL) if is_tuning else job_id, spec_json, plan)
+    name, size = max(
+        (variable for group in plan.groups for variable in _sizes(cluster, group)), key=lambda item: item[1]
+    )
+    if size <= VARIABLE_BYTES_MAX:
+        return
+    problem = f"makes {name} {size} bytes long, and Linux allows a variable {VARIABLE_BYTES_MAX}"
+    largest = max(roles, key=lambda role: role.count)
+    if len(json.dumps(cluster.roles())) > VARIABLE_BYTES_MAX // 2:
+        problems.add_text(largest.paths.count, problem, "use fewer replicas or a shorter jobId")
+    else:
+        problems.add_of_document(Problem(ROOT, problem, "put large inputs into files in gs://"))
+
+
+def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:
+    """Return the cluster with the longest addresses that it can have (`trainmaster.gcp.addresses`)."""
+    project, zone = "p" * PROJECT_LENGTH_MAX, max(plan.zones, key=len)
+    job = Job(job_id, spec_json, "", plan, JobState.QUEUED, datetime.min.replace(tzinfo=UTC))
+    names = {replica_id: vm_name(job_id, replica_id) for replica_id in plan.replica_ids}
+    return Cluster(job, project, {rid: f"{name}.{zone}.c.{project}.internal:2222" for rid, name in names.items()})
+
+
+def _sizes(cluster: Cluster, group: TaskGroup) -> list[tuple[str, int]]:
+    """Return the variables of a role with their sizes, as the agent passes them to its last replica."""
+    index = {"index": group.count - 1}
+    specs = {"TF_CONFIG": cluster.tf_config(group.task_type), "CLUSTER_SPEC": cluster.cluster_spec(group.task_type)}
+    values = {name: json.dumps({**spec, "task": {**_task(spec), **index}}) for name, spec in specs.items()}
+    values[JOB_VARIABLE] = json.dumps(cluster.job_description(group.task_type), separators=(",", ":"))
+    return [(name, len(f"{name}={value}".encode())) for name, value in values.items()]
+
+
+def _task(spec: object) -> dict[str, object]:
+    task = spec["task"] if isinstance(spec, dict) else None
+    return task if isinstance(task, dict) else {}

@@ -1,0 +1,42 @@
+"""Job ids: the rule, and the id of an uploaded file that names none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Final
+
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.problems import Problems, quoted
+
+JOB_ID_CHARS_MAX: Final = 128
+JOB_ID: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{JOB_ID_CHARS_MAX - 1}}}")
+"""Source: the service's rule: letters, digits and underscores, a letter first, at most 128 characters."""
+
+_SUFFIX_CHARS_MAX: Final = 64
+
+
+def check_job_id(job_id: str | None, problems: Problems) -> None:
+    if job_id is None:
+        problems.add(("jobId",), "is required", example_at(("jobId",)))
+    elif not JOB_ID.fullmatch(job_id):
+        rule = f"must have letters, digits and underscores only, a letter first, at most {JOB_ID_CHARS_MAX} characters"
+        problems.add(("jobId",), f"{rule}, not {quoted(job_id)}", nearest_job_id(job_id))
+
+
+def job_id_from(name: str, suffix: str) -> str:
+    """Make an id: `jobs/digits.yaml` and `20261121T030000` → `digits_20261121T030000`. A long name is shortened."""
+    tail = _replace_illegal(suffix)[-_SUFFIX_CHARS_MAX:]
+    head = _replace_illegal(re.sub(r"\.(ya?ml|json)$", "", PurePosixPath(name).name, flags=re.IGNORECASE))
+    if not head[:1].isalpha():
+        head = f"job_{head}" if head else "job"
+    return f"{head[: JOB_ID_CHARS_MAX - 1 - len(tail)]}_{tail}" if tail else head[:JOB_ID_CHARS_MAX]
+
+
+def nearest_job_id(job_id: str) -> str:
+    """Suggest a legal id. Clients correct ids alike: tensorflow_cloud replaces - by _, Airflow puts a z first."""
+    return job_id_from(job_id, "")
+
+
+def _replace_illegal(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")

@@ -1,0 +1,66 @@
+"""Where a job runs: its region, and the zones in which its VMs are requested."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+
+from trainmaster.core.model.plan import Tpu
+from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
+from trainmaster.jobspec.catalog.tpu_types import zones_of
+from trainmaster.jobspec.formats.extension import Extension
+from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
+from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+
+
+def resolve_region(region: str | None, path: FieldPath, extension: Extension, problems: Problems) -> str | None:
+    """Return the region of the document's own field, or that of `trainmaster.region`; they must not differ."""
+    if region is not None and extension.region is not None and region != extension.region:
+        problem = f"contradicts {problems.spelled_path(path)}, which is {region}"
+        problems.add((EXTENSION, "region"), problem, region)
+    return region or extension.region
+
+
+def resolve_zones(
+    region: str | None, path: FieldPath, requested: Sequence[str], tpus: Iterable[Tpu], problems: Problems
+) -> tuple[str, tuple[str, ...]]:
+    """Return the region and the zones to try, in this order: the requested ones, else all that offer the job's TPUs.
+
+    `path`: that of the field that names the region. A job with a problem gets an incomplete answer.
+    """
+    if region is None:
+        reason = ": a CustomJob has no region of its own" if path[0] == EXTENSION else ""
+        problems.add(path, f"is required{reason}", example_at(path))
+        return "", ()
+    if region not in REGION_ZONES:
+        nearest = difflib.get_close_matches(region.lower(), REGION_ZONES, n=3) or [str(example_at(path))]
+        hint = f"did you mean {' or '.join(nearest)}?"
+        problems.add(path, f"is not a region of Compute Engine: {quoted(region)}; {hint}", nearest[0])
+        return region, ()
+    zones = REGION_ZONES[region]
+    _check_zones(region, requested, problems)
+    types = sorted({tpu.type for tpu in tpus})
+    if region in TPU_ONLY_REGIONS and not types:
+        problems.add(path, f"cannot be {region} for a job without TPUs: it offers only Cloud TPUs", example_at(path))
+    for tpu_type in types if not requested else ():
+        offered = zones_of(tpu_type)
+        zones = tuple(zone for zone in zones if zone in offered)
+        if not zones:
+            regions = list(dict.fromkeys(zone.rpartition("-")[0] for zone in offered))
+            hint = f"if you know a zone that does, name it in {EXTENSION}.zones"
+            problem = f"must be a region that is known to offer {tpu_type} ({', '.join(regions)}), not {region}; {hint}"
+            problems.add(path, problem, regions[0])
+    return region, tuple(requested) or zones
+
+
+def _check_zones(region: str, requested: Sequence[str], problems: Problems) -> None:
+    """Check the requested zones. AI zones (`us-central1-ai1a`) are allowed, but only used if a job names them."""
+    zones, path = REGION_ZONES[region], (EXTENSION, "zones")
+    for index, zone in enumerate(requested):
+        if zone not in zones and not re.fullmatch(rf"{region}-ai[0-9][a-z]", zone):
+            problem = f"must be a zone of {region} ({', '.join(zones)}), not {quoted(zone)}"
+            problems.add((*path, index), problem, zones[0])
+        elif zone in requested[:index]:
+            unique = list(dict.fromkeys(requested))
+            problems.add_text((*path, index), f"repeats {zone}", f"zones: {unique}")

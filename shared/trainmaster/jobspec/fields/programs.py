@@ -1,0 +1,72 @@
+"""The parts of a program that both APIs check alike: packages, module, directory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from trainmaster.jobspec.reading.document_kinds import example_at
+from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+
+_BUCKET: Final = r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
+_GCS_OBJECT: Final = re.compile(rf"{_BUCKET}/[^\s*?\[\]#\\]+[^\s*?\[\]#\\/]|{_BUCKET}/[^\s*?\[\]#\\/]")
+_GENERATION: Final = re.compile(r"#[1-9][0-9]{0,18}$")
+_GCS_DIRECTORY: Final = re.compile(rf"{_BUCKET}(/[^\s*?\[\]#\\]*)?")
+_URI_CHARS_MAX: Final = 1_024 + 256
+_ARCHIVES: Final = (".tar.gz", ".tgz", ".whl", ".zip", ".tar.bz2", ".tar.xz", ".tar")
+_MODULE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems) -> None:
+    first_with_name: dict[str, int] = {}
+    for index, uri in enumerate(packages):
+        object_uri = _GENERATION.sub("", uri)
+        file_name = PurePosixPath(object_uri).name
+        item_path = (*path, index)
+        if not _is_safe_uri(object_uri, _GCS_OBJECT):
+            rule = "must be an object in Cloud Storage (gs://bucket/path/file, without .. and wildcards)"
+            problems.add(item_path, f"{rule}, not {quoted(uri)}", example_at(item_path))
+        elif not file_name.endswith(_ARCHIVES):
+            rule = f"must be a package that pip can install ({', '.join(_ARCHIVES)})"
+            problems.add(item_path, f"{rule}, not {quoted(file_name)}", example_at(item_path))
+        elif file_name in first_with_name:
+            first = f"packageUris[{first_with_name[file_name]}]"
+            problem = f"has the same file name as {first}: one would overwrite the other"
+            problems.add(item_path, problem, re.sub(r"([^/]+)$", r"other-\1", object_uri))
+        first_with_name.setdefault(file_name, index)
+
+
+def check_module(module: str, path: FieldPath, problems: Problems) -> None:
+    if not _MODULE.fullmatch(module):
+        rule = "must be a dotted module name for python -m"
+        problems.add(path, f"{rule}, not {quoted(module)}", _dotted_name(module) or example_at(path))
+
+
+def check_directory(directory: str, path: FieldPath, problems: Problems) -> None:
+    if not _is_safe_uri(directory, _GCS_DIRECTORY):
+        rule = "must be a Cloud Storage path (gs://bucket/path, without .. and wildcards)"
+        problems.add(path, f"{rule}, not {quoted(directory)}", example_at(path))
+
+
+def require(value: object, path: FieldPath, problems: Problems) -> None:
+    """Add a problem if the field is absent, as the services define it: null, empty and zero are absent."""
+    if not value:
+        problems.add(path, "is required", example_at(path))
+
+
+def _is_safe_uri(uri: str, pattern: re.Pattern[str]) -> bool:
+    """Return True for a URI of the right form that no file system can resolve to a place outside its own path."""
+    return (
+        len(uri) <= _URI_CHARS_MAX
+        and pattern.fullmatch(uri) is not None
+        and uri.isprintable()
+        and not any(step in (".", "..") for step in uri.split("/"))
+    )
+
+
+def _dotted_name(module: str) -> str | None:
+    """`trainer/task.py` → `trainer.task`."""
+    dotted = re.sub(r"\.py$", "", module).strip("./").replace("/", ".").replace("-", "_")
+    return dotted if _MODULE.fullmatch(dotted) else None

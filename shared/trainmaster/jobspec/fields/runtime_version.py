@@ -1,0 +1,82 @@
+"""Resolve `runtimeVersion` and `pythonVersion` to a current runtime, and note what is substituted."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from typing import Final
+
+from trainmaster.core.model.plan import Substitution
+from trainmaster.jobspec.catalog.runtimes import (
+    PAST_PYTHONS,
+    PAST_RUNTIMES,
+    RUNTIME_DEFAULT,
+    RUNTIMES,
+    TPU_PYTHON,
+    Runtime,
+)
+from trainmaster.jobspec.formats.ai_platform import TrainingInput
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+
+RUNTIME_PATH: Final[FieldPath] = (TRAINING_INPUT, "runtimeVersion")
+PYTHON_PATH: Final[FieldPath] = (TRAINING_INPUT, "pythonVersion")
+
+
+def resolve_runtime(
+    training: TrainingInput, problems: Problems, substitutions: list[Substitution], *, on_tpu: bool
+) -> Runtime:
+    """Return the current runtime for the requested version. Without one it is the default, and nothing is noted."""
+    requested = training.runtime_version or RUNTIME_DEFAULT
+    past = PAST_RUNTIMES.get(requested)
+    if past is None and requested not in RUNTIMES:
+        nearest = difflib.get_close_matches(requested, RUNTIMES, n=1, cutoff=0.5) or [RUNTIME_DEFAULT]
+        known = f"{', '.join(RUNTIMES)}; past versions: {', '.join(PAST_RUNTIMES)}"
+        problems.add(RUNTIME_PATH, f"is not a known runtime version: {quoted(requested)} (known: {known})", nearest[0])
+        return RUNTIMES[RUNTIME_DEFAULT]
+    version = past.replaced_by if past else requested
+    runtime = runtime_for(version, RUNTIME_PATH, problems, on_tpu=on_tpu)
+    if past or (on_tpu and training.runtime_version):
+        replacement = runtime_label(version, runtime)
+        ended = (
+            f"Runtime version {requested} ended with AI Platform Training; its current replacement is {replacement}."
+        )
+        reason = ended if past else f"Runtime {requested} has different packages on TPUs."
+        path = problems.spelled_path(RUNTIME_PATH)
+        substitutions.append(Substitution(path, requested, replacement, reason))
+    pythons = past.pythons if past else (RUNTIMES[version].python, *PAST_PYTHONS)
+    _check_python(training.python_version, pythons, runtime, problems, substitutions)
+    return runtime
+
+
+def runtime_for(version: str, path: FieldPath, problems: Problems, *, on_tpu: bool) -> Runtime:
+    """Return a runtime of the table, with its packages for TPU VMs if `on_tpu`. `path`: the field that selects it."""
+    runtime = RUNTIMES[version]
+    if not on_tpu:
+        return runtime
+    if not runtime.tpu_packages:
+        supported = next(version for version, candidate in RUNTIMES.items() if candidate.tpu_packages)
+        problems.add(path, f"selects {runtime.name}, which does not run on TPUs", supported)
+    return replace(runtime, python=TPU_PYTHON, packages=runtime.tpu_packages, gpu_packages=())
+
+
+def runtime_label(version: str, runtime: Runtime) -> str:
+    """Name the runtime in a substitution: its version, or its packages if those are for TPUs."""
+    return version if runtime == RUNTIMES[version] else " ".join(runtime.packages)
+
+
+def _check_python(
+    requested: str | None,
+    allowed: tuple[str, ...],
+    runtime: Runtime,
+    problems: Problems,
+    substitutions: list[Substitution],
+) -> None:
+    if requested is None or requested == runtime.python or problems.affect(RUNTIME_PATH):
+        return
+    if requested in allowed:
+        reason = f"The runtime {runtime.name} has Python {runtime.python} only."
+        substitutions.append(Substitution(problems.spelled_path(PYTHON_PATH), requested, runtime.python, reason))
+    else:
+        problem = f"does not belong to this runtime version: {quoted(requested)} (it has {' or '.join(allowed)})"
+        problems.add(PYTHON_PATH, problem, runtime.python)

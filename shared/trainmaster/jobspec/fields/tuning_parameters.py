@@ -1,0 +1,158 @@
+"""The rules for tuned parameters that both APIs have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale, format_number
+from trainmaster.jobspec.formats.ai_platform import ScaleType
+from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+
+TRIALS_BYTES_MAX: Final = 400_000
+"""Size of all stored trials. Together with the results of an earlier tuning job, they fit one Firestore document of 1
+MiB."""
+TRIAL_BYTES: Final = 200
+"""Size of one stored trial without its values; mostly the names of its fields."""
+NUMBER_BYTES: Final = 25
+VALUES_MAX: Final = 1000
+"""Source: the API's schema, `discreteValues`."""
+INTEGER_MAX: Final = 2**53
+"""Beyond this, a double (the API's type for the limits) cannot represent every integer."""
+DOUBLE_MAX: Final = 1e300
+"""Low enough that the sum and the difference of two limits are finite."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+_SCALES: Final = {ScaleType.UNIT_LOG_SCALE: Scale.LOG, ScaleType.UNIT_REVERSE_LOG_SCALE: Scale.REVERSE_LOG}
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterPaths:
+    """Paths of the fields of a parameter, whether given or not."""
+
+    name: FieldPath
+    low: FieldPath
+    high: FieldPath
+    values: FieldPath
+    scale: FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRequest:
+    """A parameter as the document describes it, independent of the API."""
+
+    name: str | None
+    kind: ParameterKind | None
+    """None: unknown, which is already reported as a problem."""
+    paths: ParameterPaths
+    low: float | None = None
+    high: float | None = None
+    categories: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
+    scale: ScaleType | None = None
+
+    @property
+    def is_log(self) -> bool:
+        return self.scale in _SCALES
+
+
+def resolve_parameters(requests: Sequence[ParameterRequest], problems: Problems) -> tuple[Parameter, ...]:
+    """Return the parameters; those with a problem are incomplete."""
+    first_with_name: dict[str, int] = {}
+    for index, request in enumerate(requests):
+        _check_name(request, first_with_name, index, problems)
+        match request.kind:
+            case ParameterKind.CATEGORICAL:
+                _check_categories(request, problems)
+            case ParameterKind.DISCRETE:
+                _check_discrete(request, problems)
+            case ParameterKind.DOUBLE | ParameterKind.INTEGER:
+                _check_range(request, problems)
+    return tuple(_parameter(request, request.kind) for request in requests if request.kind is not None)
+
+
+def check_size(parameters: Sequence[Parameter], trials: int, path: FieldPath, problems: Problems) -> None:
+    """Check that all trials fit the document in which they are stored. `path`: the field with their number."""
+    value_bytes = [
+        max((len(text.encode()) for text in parameter.choices), default=NUMBER_BYTES) for parameter in parameters
+    ]
+    most = TRIALS_BYTES_MAX // (TRIAL_BYTES + sum(value_bytes))
+    if trials > most:
+        problem = f"must be at most {most}, not {trials}: more trials with values of this size cannot be stored"
+        problems.add(path, problem, most)
+
+
+def _check_name(request: ParameterRequest, first_with_name: dict[str, int], index: int, problems: Problems) -> None:
+    name, path = request.name, request.paths.name
+    if name is None:
+        problems.add(path, "is required", "learning-rate")
+    elif not _NAME.fullmatch(name):
+        rule = (
+            "must have letters, digits, _, - and . only, a letter or _ first, at most 128: it becomes the flag --NAME"
+        )
+        example = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.lstrip("-"))[:128] or "x"
+        problems.add(path, f"{rule}; this is {quoted(name)}", example)
+    elif name in first_with_name:
+        problems.add(path, f"is already the name of {path[-3]}[{first_with_name[name]}]", f"{name}_2")
+    first_with_name.setdefault(name or "", index)
+
+
+def _check_categories(request: ParameterRequest, problems: Problems) -> None:
+    values, path = request.categories, request.paths.values
+    if not values and not problems.affect(path):
+        problems.add(path, "is required", ["adam", "sgd"])
+    elif len(values) > VALUES_MAX:
+        problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            problems.add_text((*path, index), f"repeats {quoted(value)}", "each value once")
+
+
+def _check_discrete(request: ParameterRequest, problems: Problems) -> None:
+    values, path = request.numbers, request.paths.values
+    if not values:
+        if not problems.affect(path):
+            problems.add(path, "is required", [16, 32, 64])
+    elif len(values) > VALUES_MAX:
+        problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
+    elif list(values) != sorted(set(values)):
+        problems.add(path, "must be strictly increasing", [_shortest(value) for value in sorted(set(values))][:20])
+    elif request.is_log and values[0] <= 0:
+        problem = f"requires values above 0, and the first value is {format_number(values[0])}"
+        problems.add(request.paths.scale, problem, "UNIT_LINEAR_SCALE")
+
+
+def _check_range(request: ParameterRequest, problems: Problems) -> None:
+    low, high, paths = request.low, request.high, request.paths
+    for path, value, example in ((paths.low, low, 1), (paths.high, high, 100)):
+        if value is None:
+            problems.add(path, f"is required for {request.kind}", example)
+        elif request.kind is ParameterKind.INTEGER and (value != int(value) or abs(value) > INTEGER_MAX):
+            problems.add(path, f"must be a whole number for INTEGER, not {quoted(value)}", round(value))
+        elif abs(value) > DOUBLE_MAX:
+            problems.add(path, f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {quoted(value)}", example)
+    if low is None or high is None or problems.affect(paths.low, paths.high):
+        return
+    if low > high:
+        problems.add(paths.high, f"must be at least minValue, which is {format_number(low)}", _shortest(low))
+    elif request.is_log and low <= 0:
+        problem = f"requires values above 0, and minValue is {format_number(low)}"
+        problems.add(paths.scale, problem, "UNIT_LINEAR_SCALE")
+
+
+def _shortest(value: float) -> float:
+    """Return a whole number as an int, so that examples show it without a decimal point."""
+    return int(value) if value == int(value) else value
+
+
+def _parameter(request: ParameterRequest, kind: ParameterKind) -> Parameter:
+    return Parameter(
+        name=request.name or "",
+        kind=kind,
+        low=request.low or 0.0,
+        high=request.high or 0.0,
+        choices=request.categories or tuple(format_number(value) for value in request.numbers),
+        scale=Scale.LINEAR if request.scale is None else _SCALES.get(request.scale, Scale.LINEAR),
+    )

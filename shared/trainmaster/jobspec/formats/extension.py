@@ -1,0 +1,136 @@
+"""`trainmaster:` in a job document: what a job can request and neither service had a field for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from trainmaster.core.model.exit_policy import Preset
+from trainmaster.jobspec.formats.base_model import WireModel, wire_field
+from trainmaster.jobspec.formats.scalars import WHOLE_NUMBER, Boolean, OptionalString, String, duration, one_of
+
+STALL_S_MIN: Final = 60
+"""Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a minute."""
+
+
+class SpotUse(StrEnum):
+    """Which replicas run on Spot VMs."""
+
+    NONE = "none"
+    ALL = "all"
+    WORKERS = "workers"
+
+
+class QueueMode(StrEnum):
+    """Whether a TPU slice is requested as a queued resource of Cloud TPU, and of which kind."""
+
+    NONE = "none"
+    STANDARD = "standard"
+    FLEX_START = "flex_start"
+
+
+class CheckpointSignal(StrEnum):
+    """The signal that asks a program to save a checkpoint before its VM is deleted."""
+
+    SIGTERM = "SIGTERM"
+    SIGUSR1 = "SIGUSR1"
+    SIGUSR2 = "SIGUSR2"
+    SIGINT = "SIGINT"
+
+
+LostVms = Annotated[Annotated[int, Field(ge=1)] | None, WHOLE_NUMBER]
+
+
+class ExitPolicySpec(WireModel):
+    """Exit codes as text: `3`, `64-80`, `worker:137`."""
+
+    preset: Annotated[Preset | None, one_of(Preset)] = wire_field("restart", "The rules for all other exit codes.")
+    fail: tuple[String, ...] = wire_field(["3", "64-80"], "Exit codes that end the job as FAILED.", default=())
+    rerun: tuple[String, ...] = wire_field(["75"], "Exit codes that rerun the whole job.", default=())
+    restart: tuple[String, ...] = wire_field(["ps:2"], "Exit codes that restart the replica.", default=())
+    pauses: Boolean = wire_field(
+        False, "Restart a program after a pause if it keeps failing soon after its start.", default=True
+    )
+
+
+class SpotSpec(WireModel):
+    """`spot: workers` means `spot: {use: workers}`."""
+
+    shorthand: ClassVar[str | None] = "use"
+
+    use: Annotated[SpotUse | None, one_of(SpotUse)] = wire_field("workers", "Which replicas run on Spot VMs.")
+    on_demand_after: LostVms = wire_field(3, "A replica that has lost this many Spot VMs gets one on demand.")
+
+
+class ListedSubstitution(WireModel):
+    """Fields that a converter has replaced. The job lists them among its substitutions."""
+
+    field: OptionalString = wire_field("spec.runPolicy.backoffLimit", "Field of the manifest.")
+    requested: OptionalString = wire_field("3", "What it requested.")
+    replacement: OptionalString = wire_field("5 restarts of each replica", "What the job gets instead.")
+    reason: OptionalString = wire_field("The budgets of restarts are fixed.", "Why.")
+
+
+class ConvertedFrom(WireModel):
+    """The manifest from which the job was converted. It does not change how the job runs."""
+
+    manifest: OptionalString = wire_field("PyTorchJob digits (kubeflow.org/v1)", "The manifest.")
+    substitutions: tuple[ListedSubstitution, ...] = wire_field([], "What the conversion replaced.", default=())
+
+
+class Extension(WireModel):
+    region: OptionalString = wire_field("us-central1", "Region of a CustomJob; a TrainingInput has its own field.")
+    zones: tuple[String, ...] = wire_field(
+        ["us-central1-a", "us-central1-f"], "Zones of the region, tried in this order.", default=()
+    )
+    env: Mapping[str, String] = wire_field(
+        {"LEVEL": "debug"}, "Environment variables of every replica's program.", factory=dict
+    )
+    secrets: Mapping[str, String] = wire_field(
+        {"API_KEY": "projects/my-project/secrets/api-key/versions/latest"},
+        "Environment variables whose values the VM reads from Secret Manager: name and secret version.",
+        factory=dict,
+    )
+    image: OptionalString = wire_field(
+        "projects/my-project/global/images/family/trainer", "Boot image of the VMs, or software version of TPU VMs."
+    )
+    spot: SpotSpec = wire_field("workers", "Use of Spot VMs.", factory=SpotSpec)
+    queue: Annotated[QueueMode | None, one_of(QueueMode)] = wire_field(
+        "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
+    )
+    reservation: OptionalString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
+    checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(
+        "SIGUSR1", "Signal that asks the program to save before its VM is deleted."
+    )
+    stall_timeout: Annotated[int | None, duration(STALL_S_MIN, example_s=1_800)] = wire_field(
+        "1800s", "A program that prints nothing for this long is ended and restarted."
+    )
+    restart_job_on_worker_restart: Boolean = wire_field(
+        True, "Rerun the whole job whenever one replica restarts.", default=False
+    )
+    disable_retries: Boolean = wire_field(True, "End the job at its first failure.", default=False)
+    independent_replicas: Boolean = wire_field(
+        True, "Replicas do not wait for each other: none is reactivated, no exit counts as collateral.", default=False
+    )
+    gang: Boolean = wire_field(
+        False,
+        "Start only when all VMs exist. False: start with the replicas that have a VM, and add the rest later.",
+        default=True,
+    )
+    exit_policy: ExitPolicySpec = wire_field(
+        {"preset": "restart", "fail": ["3", "64-80"]}, "What the program's exit codes lead to.", factory=ExitPolicySpec
+    )
+    algorithm: OptionalString = wire_field(
+        "boosted_trees", "Built-in algorithm that a TrainingInput runs instead of a package or container."
+    )
+    resume_previous_job_id: OptionalString = wire_field(
+        "digits_tuning_1", "Id of an earlier tuning job whose results a HyperparameterTuningJob uses."
+    )
+    converted_from: ConvertedFrom = wire_field(
+        {"manifest": "PyTorchJob digits (kubeflow.org/v1)"},
+        "The manifest that the job was converted from.",
+        factory=ConvertedFrom,
+    )

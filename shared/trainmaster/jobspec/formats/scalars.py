@@ -1,0 +1,179 @@
+"""The scalar types of job documents, as lenient as the services' proto3 JSON and no more.
+
+Absent, null, "" and the proto default (0, …_UNSPECIFIED) mean the same: None. Source: bodies of real clients that the
+service accepted (tensorflow_cloud, TFX, gcloud).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Final, Never
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from trainmaster.jobspec.reading.problems import quoted
+
+TIME_S_MAX: Final = 100 * 86_400
+"""Longest running or waiting time. Compute Engine deletes a VM after 120 days at the latest (`maxRunDuration`); the
+other 20 days are for provisioning and waiting."""
+
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.0+)?")
+_DURATION: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?s")
+_UNSPECIFIED: Final = "_UNSPECIFIED"
+
+
+def reject(problem: str, example: object = None) -> Never:
+    """End a validator with a problem. `example`: a correct value made from the wrong one; None: the field's own."""
+    raise PydanticCustomError("job", "{problem}", {"problem": problem, "example": example})
+
+
+def duration(least_s: int, example_s: int) -> BeforeValidator:
+    """Return a validator of durations from `least_s` to TIME_S_MAX. It turns `1.5s` into whole seconds, rounded up."""
+
+    def parse(value: object) -> int | None:
+        duration_s = _parse_duration(value)
+        if duration_s is not None and not least_s <= duration_s <= TIME_S_MAX:
+            reject(f"must be from {least_s}s to {TIME_S_MAX}s, not {value}", f"{example_s}s")
+        return duration_s
+
+    return BeforeValidator(parse, json_schema_input_type=Annotated[str, Field(pattern=f"^{_DURATION.pattern}$")])
+
+
+def one_of(choices: Iterable[StrEnum]) -> BeforeValidator:
+    """Return a validator that finds the member by its name, in any case, with - or _.
+
+    Source: tensorflow_cloud sends `"scaleTier": "custom"`.
+    """
+    members = {choice.name: choice for choice in choices}
+
+    def parse(value: object) -> StrEnum | None:
+        name = _match_name(value, members)
+        return None if name is None else members[name]
+
+    return BeforeValidator(parse)
+
+
+def one_name_of(names: Iterable[str]) -> BeforeValidator:
+    """As `one_of`, for names that are the keys of a table."""
+    known = dict.fromkeys(names)
+    return BeforeValidator(lambda value: _match_name(value, known))
+
+
+def _match_name(value: object, known: Iterable[str]) -> str | None:
+    if value is None or value == "":
+        return None
+    name = value.upper().replace("-", "_") if isinstance(value, str) else ""
+    if name in known:
+        return name
+    if name.endswith(_UNSPECIFIED):
+        return None
+    return reject(f"must be one of {', '.join(known)}, not {quoted(value)}")
+
+
+def _parse_string(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+        reject(f"must be a string; {text} without quotes is a boolean", text)
+    if isinstance(value, int):
+        reject(f"must be a string; {value} without quotes is a number", str(value))
+    if isinstance(value, float):
+        # The shortest text that reads back as the same number, without an exponent: most likely what was typed.
+        text = format(Decimal(repr(value)), "f")
+        reject(f"must be a string; {text} without quotes is a number, which loses trailing zeros", text)
+    return reject(f"must be a string, not {_describe_type(value)}")
+
+
+def _parse_optional_string(value: object) -> object:
+    return None if value is None or value == "" else _parse_string(value)
+
+
+def _parse_whole_number(value: object) -> object:
+    """Parse an int64, which is a string or a number. Source: gcloud and tensorflow_cloud send "2", YAML files 2."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return reject(f"must be a whole number, not {_describe_type(value)}")
+    if not _INTEGER.fullmatch(str(value)):
+        return reject(f"must be a whole number, not {quoted(value)}")
+    return int(str(value).partition(".")[0]) or None
+
+
+def _parse_double(value: object) -> object:
+    """Parse a double, which may also be a string. Source: proto3 JSON."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    return reject(f"must be a number, not {quoted(value)}")
+
+
+def _parse_optional_double(value: object) -> object:
+    """Keep 0, unlike whole numbers: a parameter's range may begin with it."""
+    return None if value is None or value == "" else _parse_double(value)
+
+
+def _parse_boolean(value: object) -> object:
+    """Parse a boolean, or its name. Source: `"useChiefInTfConfig": "True"` occurs in bodies that the service
+    accepted."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    match str(value).lower():
+        case "true":
+            return True
+        case "false" | "":
+            return False
+        case _:
+            return reject(f"must be true or false, not {quoted(value)}")
+
+
+def _parse_duration(value: object) -> int | None:
+    """Parse seconds with up to nine decimals, followed by `s`. Source: the API's schema."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        reject(f"must be a duration, a string of seconds that ends in s, not {quoted(value)}", f"{value}s")
+    text = _parse_optional_string(value)
+    if text is None:
+        return None
+    match = _DURATION.fullmatch(str(text))
+    if match is None:
+        return reject(f"must be a duration in seconds that ends in s, not {quoted(text)}")
+    return int(match[1]) + (1 if int(match[2] or 0) else 0)
+
+
+def _describe_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return quoted(value)
+
+
+WHOLE_NUMBER: Final = BeforeValidator(_parse_whole_number)
+"""For integers with limits: `Annotated[Annotated[int, Field(ge=0)] | None, WHOLE_NUMBER]`."""
+TEXT: Final = BeforeValidator(_parse_optional_string)
+"""For strings with limits: `Annotated[Annotated[str, Field(max_length=128)] | None, TEXT]`."""
+
+String = Annotated[str, BeforeValidator(_parse_string)]
+OptionalString = Annotated[str | None, TEXT]
+OptionalInt = Annotated[int | None, WHOLE_NUMBER]
+Double = Annotated[float, BeforeValidator(_parse_double)]
+OptionalDouble = Annotated[float | None, BeforeValidator(_parse_optional_double)]
+Boolean = Annotated[bool, BeforeValidator(_parse_boolean)]
+RunningTime = Annotated[int | None, duration(1, example_s=604_800)]

@@ -1,0 +1,108 @@
+"""Machines that a role cannot obtain or use, found before a VM is requested: driver, image, Compute Engine's offer.
+
+Without these checks a job is accepted and fails later: Compute Engine refuses its VMs, or the driver ignores its GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from trainmaster.core.model.plan import Substitution, TaskGroup
+from trainmaster.jobspec.catalog.machine_types import (
+    GPUS_WITHOUT_DRIVER,
+    LEGACY_MACHINES,
+    NEVER_ON_DEMAND,
+    is_legal_offer,
+)
+from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
+from trainmaster.jobspec.machines.role_request import RoleRequest
+from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.reading.problems import Problems
+
+DEEP_LEARNING_GIB_MIN: Final = 50
+"""Size of the Deep Learning VM images. Source: "Create a Deep Learning VM instance", boot disk size."""
+_IMAGE: Final = (EXTENSION, "image")
+_ON_DEMAND_AFTER: Final = (EXTENSION, "spot", "onDemandAfter")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How a job asks for its VMs."""
+
+    image: str
+    """Boot image."""
+    is_own_image: bool
+    """Whether the job names the image; it then has the driver that the job needs."""
+    has_reservation: bool
+    has_on_demand_fallback: bool
+    """Whether a replica that has lost Spot VMs gets one on demand."""
+
+
+def check_machines(
+    roles: Sequence[RoleRequest], groups: Sequence[TaskGroup], request: Request, problems: Problems
+) -> None:
+    """Add a problem for each role whose machine cannot be obtained, or whose GPUs would have no driver."""
+    by_type = {group.task_type: group for group in groups}
+    for role in roles:
+        group = by_type.get(role.task_type)
+        if group is None or group.tpu is not None:
+            continue
+        if not request.is_own_image:
+            _check_driver(role, group, problems)
+        _check_offer(role, group, request, problems)
+
+
+def with_disks_for_image(
+    roles: Sequence[RoleRequest],
+    groups: Sequence[TaskGroup],
+    image: str,
+    problems: Problems,
+    substitutions: list[Substitution],
+) -> tuple[TaskGroup, ...]:
+    """Enlarge boot disks that are smaller than the image."""
+    if not image.startswith(DEEP_LEARNING_IMAGES):
+        return tuple(groups)
+    paths = {role.task_type: role.paths for role in roles}
+    enlarged = []
+    for group in groups:
+        is_large_enough = group.tpu is not None or group.boot_disk_gib >= DEEP_LEARNING_GIB_MIN
+        enlarged.append(group if is_large_enough else replace(group, boot_disk_gib=DEEP_LEARNING_GIB_MIN))
+        if not is_large_enough:
+            field = problems.spelled_path((*paths[group.task_type].disk, "bootDiskSizeGb"))
+            reason = f"The boot image has {DEEP_LEARNING_GIB_MIN} GB, and a disk cannot be smaller than its image."
+            requested, replacement = f"{group.boot_disk_gib} GB", f"{DEEP_LEARNING_GIB_MIN} GB"
+            substitutions.append(Substitution(field, requested, replacement, reason))
+    return tuple(enlarged)
+
+
+def _check_driver(role: RoleRequest, group: TaskGroup, problems: Problems) -> None:
+    gpu = group.accelerator
+    if gpu is None or gpu.type not in GPUS_WITHOUT_DRIVER:
+        return
+    image = problems.spelled_path(_IMAGE)
+    name, instead = GPUS_WITHOUT_DRIVER[gpu.type], f"a2-highgpu-{gpu.count}g"
+    problem = (
+        f"selects the GPU {name}, which the driver of the default images does not support: use NVIDIA_TESLA_T4 or"
+        f" a machine type with newer GPUs (g2, a2), or set {image} to an image with NVIDIA's proprietary driver"
+    )
+    if role.machine in LEGACY_MACHINES:
+        problems.add(role.paths.machine, problem, instead)
+    else:
+        problems.add(role.paths.accelerator_type, problem, "NVIDIA_TESLA_T4")
+
+
+def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems: Problems) -> None:
+    machine = group.machine_type
+    if machine not in NEVER_ON_DEMAND:
+        return
+    if group.spot and request.has_on_demand_fallback:
+        problem = f"cannot be used with {machine}, which Compute Engine does not sell on demand"
+        problems.add_text(_ON_DEMAND_AFTER, problem, "leave it out")
+    elif not is_legal_offer(machine, spot=group.spot, reserved=request.has_reservation):
+        problem = f"cannot be {machine} on demand: Compute Engine sells it {NEVER_ON_DEMAND[machine]} only"
+        spot = f"{problems.spelled_path((EXTENSION, 'spot'))}: all"
+        offers_reservation = is_legal_offer(machine, spot=False, reserved=True)
+        reservation = f", or {problems.spelled_path((EXTENSION, 'reservation'))}: NAME"
+        problems.add_text(role.paths.machine, problem, spot + (reservation if offers_reservation else ""))

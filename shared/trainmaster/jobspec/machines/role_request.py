@@ -1,0 +1,65 @@
+"""The request of a job for each of its roles, independent of the API: the input of the other modules here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec.catalog.scale_tiers import TierRole
+from trainmaster.jobspec.catalog.tpu_types import TPU_MACHINES, TPU_VMS
+from trainmaster.jobspec.formats.ai_platform import DiskConfig
+from trainmaster.jobspec.reading.problems import FieldPath
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorRequest:
+    """GPUs or a TPU that a job requests. None: the job does not name this part."""
+
+    type: str | None
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RolePaths:
+    """Paths of the fields of a role, whether given or not."""
+
+    machine: FieldPath
+    count: FieldPath
+    accelerator: FieldPath
+    """The object with type and count, or the first of the two fields."""
+    accelerator_type: FieldPath
+    accelerator_count: FieldPath
+    disk: FieldPath
+    topology: FieldPath | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRequest:
+    """The request for one role."""
+
+    name: str
+    """The service's name of the role: `master`, `workerPoolSpecs[1]`."""
+    task_type: TaskType
+    count: int
+    """Number of replicas."""
+    machine: str | None
+    """Machine type as the job writes it."""
+    paths: RolePaths
+    accelerator: AcceleratorRequest | None = None
+    """None: no accelerator."""
+    topology: str | None = None
+    disk: DiskConfig | None = None
+    tier: TierRole | None = None
+    """The role's machine in the scale tier, which then counts instead of `machine`."""
+
+    @property
+    def is_tpu(self) -> bool:
+        machine = self.tier.machine_type if self.tier else self.machine
+        return machine in TPU_MACHINES or machine in TPU_VMS
+
+
+def request_accelerator(accelerator_type: str | None, count: int | None) -> AcceleratorRequest | None:
+    """Return the request; None if both fields are absent or zero. tensorflow_cloud sends them so for no accelerator."""
+    if accelerator_type is None and count is None:
+        return None
+    return AcceleratorRequest(accelerator_type, count)

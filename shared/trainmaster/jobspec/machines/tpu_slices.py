@@ -1,0 +1,118 @@
+"""Resolve a role's request for a Cloud TPU to a slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trainmaster.core.model.plan import Tpu
+from trainmaster.jobspec.catalog.tpu_types import (
+    GENERATIONS,
+    TPU_DEFAULT,
+    TPU_MACHINES,
+    TPU_TYPES,
+    TPU_VMS,
+    Generation,
+    TpuVm,
+)
+from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
+from trainmaster.jobspec.reading.problems import Problems, quoted
+
+
+def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
+    """Return the slice of a role whose machine is a TPU; None if the request has a problem."""
+    paths = role.paths
+    if problems.affect(paths.accelerator, paths.accelerator_type, paths.accelerator_count):
+        return None
+    size = None
+    if role.accelerator is not None:
+        size = _requested_size(role.accelerator, role, problems)
+        if size is None:
+            return None
+    machine = role.tier.machine_type if role.tier else role.machine or ""
+    if machine in TPU_MACHINES:
+        tpu_type = role.accelerator.type if role.accelerator and role.accelerator.type else TPU_DEFAULT[0]
+        return _slice_of_type(GENERATIONS[TPU_TYPES[tpu_type].generation], size or TPU_DEFAULT[1], role, problems)
+    return _slice_of_machine(machine, TPU_VMS[machine], size, role, problems)
+
+
+def _requested_size(accelerator: AcceleratorRequest, role: RoleRequest, problems: Problems) -> int | None:
+    """Return the size as in Cloud TPU's type name: 8 for `v3-8`."""
+    machine, type_path = role.machine or "", role.paths.accelerator_type
+    if accelerator.type is None:
+        problems.add(type_path, "is required", _types_of_machine(machine)[0])
+        return None
+    if accelerator.type not in TPU_TYPES:
+        problem = f"must be a TPU type on {role.machine}, not {quoted(accelerator.type)}"
+        problems.add(type_path, problem, _types_of_machine(machine)[0])
+        return None
+    sizes = TPU_TYPES[accelerator.type].sizes
+    if accelerator.count in sizes:
+        return accelerator.count
+    if accelerator.count is None:
+        problems.add(role.paths.accelerator_count, "is required", sizes[0])
+    else:
+        problem = f"must be {_join_or(sizes)} for {accelerator.type}, not {accelerator.count}"
+        larger = (size for size in sizes if size >= (accelerator.count or 0))
+        problems.add(role.paths.accelerator_count, problem, next(larger, sizes[-1]))
+    return None
+
+
+def _slice_of_type(generation: Generation, size: int, role: RoleRequest, problems: Problems) -> Tpu | None:
+    topology = generation.topologies[size]
+    if role.topology is not None and role.topology != topology and role.paths.topology:
+        problem = f"must be {topology} for {generation.type_name(size)}, not {quoted(role.topology)}"
+        problems.add(role.paths.topology, problem, topology)
+        return None
+    return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size))
+
+
+def _slice_of_machine(
+    machine: str, vm: TpuVm, requested_size: int | None, role: RoleRequest, problems: Problems
+) -> Tpu | None:
+    generation, types = vm.generation_table, _types_of_machine(machine)
+    if role.accelerator is not None and role.accelerator.type not in types:
+        problem = f"must be {_join_or(types)} on {machine}, not {quoted(role.accelerator.type)}"
+        problems.add(role.paths.accelerator_type, problem, types[-1])
+        return None
+    if role.topology is not None:
+        return _slice_of_topology(machine, vm, role.topology, requested_size, role, problems)
+    size = requested_size or vm.chips * generation.cores_per_chip
+    if vm.is_host_of(size):
+        return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size))
+    problem = f"cannot be {machine} for a {generation.type_name(size)}"
+    problems.add(role.paths.machine, problem, _machine_for(vm.generation, size))
+    return None
+
+
+def _slice_of_topology(
+    machine: str, vm: TpuVm, topology: str, requested_size: int | None, role: RoleRequest, problems: Problems
+) -> Tpu | None:
+    generation = vm.generation_table
+    size = generation.size_of(topology)
+    path = role.paths.topology or role.paths.machine
+    if size is None or not vm.is_host_of(size):
+        fitting = [shape for known, shape in generation.topologies.items() if vm.is_host_of(known)]
+        hint = f" (which is one of {_machine_for(vm.generation, size)})" if size else ""
+        problems.add(path, f"must be {_join_or(fitting)} on {machine}, not {quoted(topology)}{hint}", fitting[0])
+        return None
+    if requested_size is not None and requested_size != size:
+        expected = generation.topologies[requested_size]
+        count_path = problems.spelled_path(role.paths.accelerator_count)
+        problems.add(path, f"must be {expected}, because {count_path} is {requested_size}, not {topology}", expected)
+        return None
+    is_default = generation.topologies.get(size) == topology
+    return Tpu(generation.type_name(size), generation.runtime, generation.hosts(size), None if is_default else topology)
+
+
+def _types_of_machine(machine: str) -> tuple[str, ...]:
+    generation = TPU_VMS[machine].generation if machine in TPU_VMS else None
+    return tuple(name for name, tpu_type in TPU_TYPES.items() if generation in (None, tpu_type.generation))
+
+
+def _machine_for(generation: str, size: int) -> str:
+    return next(name for name, vm in TPU_VMS.items() if vm.generation == generation and vm.is_host_of(size))
+
+
+def _join_or(choices: Iterable[object]) -> str:
+    """`1, 4 or 8`."""
+    return " or ".join(", ".join(map(str, choices)).rsplit(", ", 1))

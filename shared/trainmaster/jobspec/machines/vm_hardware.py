@@ -1,0 +1,191 @@
+"""Resolve the hardware of one role: machine type, GPUs and boot disk. Retired hardware is replaced, with a note.
+
+The rules: GPUs can only be attached to Compute Engine's machine types, in the numbers of the table; machine types with
+built-in GPUs need no `acceleratorConfig` and accept no other. Source: the API's schema and the service's "Using GPUs".
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+
+from trainmaster.core.model.plan import Accelerator, Substitution, TaskGroup
+from trainmaster.core.reconcile.machine_families import (
+    HYPERDISK_BALANCED,
+    PD_BALANCED,
+    PD_SSD,
+    PD_STANDARD,
+    boot_disk_type,
+    boot_disk_types,
+)
+from trainmaster.jobspec.catalog.machine_types import (
+    BUILT_IN_GPUS,
+    GPU_COUNTS,
+    GPU_NAMES,
+    LEGACY_MACHINES,
+    RETIRED_GPUS,
+    Gpu,
+    is_arm_machine,
+    is_compute_machine,
+    known_machine_names,
+    valid_gpu_counts,
+)
+from trainmaster.jobspec.formats.ai_platform import DiskConfig
+from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
+from trainmaster.jobspec.machines.tpu_slices import resolve_slice
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+
+DISK_TYPES: Final = (PD_SSD, PD_STANDARD, PD_BALANCED, HYPERDISK_BALANCED)
+"""The service had the first two; newer machine families need the others."""
+DISK_TYPE_DEFAULT: Final = PD_SSD
+DISK_GIB_DEFAULT: Final = 100
+"""Source: the API's schema, DiskConfig."""
+
+
+class HardwareResolver:
+    """Resolves one role. Adds a substitution where the job or its scale tier names something that no longer exists."""
+
+    def __init__(self, role: RoleRequest, problems: Problems, substitutions: list[Substitution]) -> None:
+        self._role = role
+        self._paths = role.paths
+        self._problems = problems
+        self._substitutions = substitutions
+
+    def resolve(self) -> TaskGroup | None:
+        """Return the role's task group; None if its machine cannot be determined."""
+        role = self._role
+        if role.is_tpu:
+            return self._tpu_group()
+        if role.tier is not None:
+            machine, gpu = role.tier.machine_type, role.tier.gpu
+            accelerator = self._replace_retired(gpu, (TRAINING_INPUT, "scaleTier")) if gpu else None
+        elif role.machine is None:
+            return None
+        elif role.machine in LEGACY_MACHINES:
+            machine, accelerator = self._replace_legacy(role.machine)
+        elif is_compute_machine(role.machine):
+            machine, accelerator = role.machine, self._gpus_of(role.machine)
+        else:
+            self._refuse_machine(role.machine)
+            return None
+        disk_gib, disk_type = self._boot_disk(machine)
+        return TaskGroup(role.task_type, role.count, machine, accelerator, disk_gib, disk_type)
+
+    def _tpu_group(self) -> TaskGroup | None:
+        tpu = resolve_slice(self._role, self._problems)
+        if self._role.disk is not None:
+            requested = f"{self._role.disk.boot_disk_size_gb or DISK_GIB_DEFAULT} GB"
+            self._substitute(self._paths.disk, requested, "a TPU VM's own", "TPU VMs have a boot disk of fixed size.")
+        return TaskGroup(self._role.task_type, self._role.count, "", tpu=tpu) if tpu else None
+
+    def _refuse_machine(self, name: str) -> None:
+        if is_arm_machine(name):
+            problem = f"must be an x86 machine type, because the images are for x86; {quoted(name)} has Arm processors"
+            self._problems.add(self._paths.machine, problem, "a3-highgpu-8g")
+            return
+        nearest = difflib.get_close_matches(name.lower(), known_machine_names(), n=3) or ["n1-standard-4"]
+        problem = f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
+        self._problems.add(self._paths.machine, problem, nearest[0])
+
+    def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:
+        """Return the Compute Engine machine type and GPUs behind a name of the service, and note the substitution."""
+        legacy = LEGACY_MACHINES[name]
+        machine, gpu = legacy.machine_type, legacy.gpu
+        if self._role.accelerator is not None:
+            problem = f"can only be set for Compute Engine machine types, not for {name}"
+            self._problems.add_text(self._paths.accelerator, problem, self._machine_example(machine))
+        accelerator = _accelerator(_replacement(gpu)) if gpu else None
+        replacement = f"{machine} + {accelerator.count} x {accelerator.type}" if accelerator else machine
+        reason = f"{name} is AI Platform's own name for {legacy}; Compute Engine does not know it."
+        if gpu is not None and gpu.type in RETIRED_GPUS:
+            reason = f"{name} means {legacy}; {RETIRED_GPUS[gpu.type].reason}"
+        self._substitute(self._paths.machine, name, replacement, reason)
+        return machine, accelerator
+
+    def _gpus_of(self, machine: str) -> Accelerator | None:
+        """Return the GPUs of a Compute Engine machine type: the built-in ones, or those that the job attaches."""
+        built_in, paths = BUILT_IN_GPUS.get(machine), self._paths
+        is_unknown = self._problems.affect(paths.accelerator, paths.accelerator_type, paths.accelerator_count)
+        if self._role.accelerator is None or is_unknown:
+            return _accelerator(built_in) if built_in else None
+        gpu = self._requested_gpu(self._role.accelerator, machine)
+        if gpu is None:
+            return None
+        if built_in is not None:
+            self._check_built_in(gpu, built_in, machine)
+            return _accelerator(built_in)
+        return self._replace_retired(gpu, paths.accelerator) if self._check_count(gpu, machine) else None
+
+    def _requested_gpu(self, request: AcceleratorRequest, machine: str) -> Gpu | None:
+        paths = self._paths
+        if request.type is not None and request.type not in GPU_NAMES:
+            problem = f"is a Cloud TPU, which needs cloud_tpu or a TPU machine type, not {machine}"
+            self._problems.add_text(paths.accelerator_type, problem, self._machine_example("cloud_tpu"))
+        elif request.type is not None and request.count is not None:
+            return Gpu(request.type, request.count)
+        else:
+            missing = paths.accelerator_type if request.type is None else paths.accelerator_count
+            self._problems.add(missing, "is required", example_at(missing))
+        return None
+
+    def _check_built_in(self, gpu: Gpu, built_in: Gpu, machine: str) -> None:
+        if gpu != built_in:
+            type_name = self._problems.spelled_name(self._paths.accelerator_type)
+            count_name = self._problems.spelled_name(self._paths.accelerator_count)
+            problem = f"must be {built_in} on {machine}, or be left out, not {gpu}"
+            example = f'{type_name}: "{built_in.type}", {count_name}: {built_in.count}'
+            self._problems.add_text(self._paths.accelerator, problem, example)
+
+    def _check_count(self, gpu: Gpu, machine: str) -> bool:
+        """Return whether the machine can have so many GPUs; add a problem if not."""
+        counts = valid_gpu_counts(gpu.type, machine)
+        if gpu.count in counts:
+            return True
+        if counts:
+            problem = f"must be {' or '.join(map(str, counts))} for {gpu.type} on {machine}, not {gpu.count}"
+            larger = (count for count in counts if count >= gpu.count)
+            self._problems.add(self._paths.accelerator_count, problem, next(larger, counts[-1]))
+        elif gpu.type in GPU_COUNTS:
+            problem = f"cannot be {gpu.type} on {machine}: GPUs need an n1 machine type of sufficient size"
+            self._problems.add_text(self._paths.accelerator, problem, self._machine_example("n1-standard-8"))
+        else:
+            machines = [name for name, built_in in BUILT_IN_GPUS.items() if built_in.type == gpu.type]
+            problem = f"cannot be {gpu.type} on {machine}: it is built into {', '.join(machines)}"
+            self._problems.add_text(self._paths.accelerator, problem, self._machine_example(machines[0]))
+        return False
+
+    def _replace_retired(self, gpu: Gpu, path: FieldPath) -> Accelerator:
+        accelerator = _accelerator(_replacement(gpu))
+        if gpu.type in RETIRED_GPUS:
+            replacement = f"{accelerator.count} x {accelerator.type}"
+            self._substitute(path, str(gpu), replacement, RETIRED_GPUS[gpu.type].reason)
+        return accelerator
+
+    def _boot_disk(self, machine: str) -> tuple[int, str]:
+        """Return size and type of the boot disk."""
+        disk = self._role.disk or DiskConfig()
+        types, path = boot_disk_types(machine), (*self._paths.disk, "bootDiskType")
+        disk_type = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
+        if disk_type not in types and disk_type in DISK_TYPES:
+            self._problems.add(path, f"must be {' or '.join(types)} on {machine}, not {disk_type}", types[0])
+        elif disk_type not in types:
+            nearest = difflib.get_close_matches(disk_type.lower(), types, n=1) or list(types)
+            self._problems.add(path, f"must be one of {', '.join(types)}, not {quoted(disk_type)}", nearest[0])
+        return disk.boot_disk_size_gb or DISK_GIB_DEFAULT, disk_type
+
+    def _machine_example(self, machine: str) -> str:
+        return f'{self._problems.spelled_name(self._paths.machine)}: "{machine}"'
+
+    def _substitute(self, path: FieldPath, requested: str, replacement: str, reason: str) -> None:
+        field = self._problems.spelled_path(path)
+        self._substitutions.append(Substitution(field, requested, replacement, reason))
+
+
+def _replacement(gpu: Gpu) -> Gpu:
+    retired = RETIRED_GPUS.get(gpu.type)
+    return Gpu(retired.replaced_by, retired.counts[gpu.count]) if retired else gpu
+
+
+def _accelerator(gpu: Gpu) -> Accelerator:
+    return Accelerator(GPU_NAMES[gpu.type], gpu.count)

@@ -1,0 +1,104 @@
+"""Environment variables and host names of a manifest.
+
+Trainmaster sets MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE itself. The host name of the primary becomes
+`$(MASTER_ADDR)`, which is replaced by the primary's address in arguments and variables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trainmaster.jobspec.manifests.findings import Findings
+from trainmaster.jobspec.manifests.pod_fields import EnvVarFields
+
+MASTER: Final = "$(MASTER_ADDR)"
+INDEX_FIELDS: Final = (
+    "metadata.annotations['batch.kubernetes.io/job-completion-index']",
+    "metadata.labels['batch.kubernetes.io/job-completion-index']",
+)
+PORT: Final = "2222"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Meaning of host names and variables in the pods of a job."""
+
+    hosts: re.Pattern[str]
+    """Matches the host name of any pod; the group `id` identifies the pod."""
+    primary: str
+    """The `id` of the primary."""
+    pods: int
+    """Number of pods, as WORLD_SIZE has it."""
+    secrets: frozenset[str] = frozenset()
+    """Variables that `trainmaster.secrets` defines."""
+    index_is_rank: bool = False
+    """Whether the completion index of a pod is its RANK."""
+    injected: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the manifest's controller sets in every container."""
+
+    def replace_hosts(self, text: str, path: str, findings: Findings) -> str:
+        """Return the text with the primary's host name replaced. Host names of other pods do not exist here."""
+        for match in self.hosts.finditer(text):
+            if match["id"] != self.primary:
+                problem = f"contains the host name {match[0]}; replicas have other names here"
+                findings.refuse(path, problem, "read the addresses from TF_CONFIG")
+                return text
+            findings.substitute(path, match[0], MASTER, "The primary has another host name here.")
+        return self.hosts.sub(lambda _: MASTER, text)
+
+
+def convert_environment(
+    listed: Sequence[Mapping[str, Any]], path: str, names: Names, findings: Findings
+) -> list[dict[str, str]]:
+    """Return the variables of a container: those of the controller, then those that the manifest lists."""
+    variables = dict(names.injected)
+    for index, item in enumerate(listed):
+        item_path = f"{path}[{index}]"
+        variable = findings.read(item, item_path, EnvVarFields)
+        value = _value(variable, item_path, names, findings)
+        if value is not None and not _is_set_by_platform(variable.name, value, item_path, names, findings):
+            variables[variable.name] = value
+    return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) -> str | None:
+    """Return the value; None if another source sets the variable, or after a problem."""
+    if variable.value_from is None:
+        return names.replace_hosts(variable.value, f"{path}.value", findings)
+    source = variable.value_from
+    if "secretKeyRef" in source:
+        if variable.name in names.secrets:
+            reason = "Secrets are read from Secret Manager."
+            findings.substitute(
+                f"{path}.valueFrom", source["secretKeyRef"], f"trainmaster.secrets.{variable.name}", reason
+            )
+        else:
+            problem = "refers to a secret of Kubernetes; name its version in Secret Manager"
+            example = f'metadata: {{annotations: {{trainmaster: "secrets: {{{variable.name}: my-secret}}"}}}}'
+            findings.refuse(f"{path}.valueFrom.secretKeyRef", problem, example)
+        return None
+    reference = source.get("fieldRef")
+    field_path = reference.get("fieldPath") if isinstance(reference, Mapping) else None
+    if field_path in INDEX_FIELDS and names.index_is_rank:
+        return "$(RANK)"
+    kind = ", ".join(source)
+    findings.refuse(f"{path}.valueFrom", f"({kind}) is not supported", f'{{name: {variable.name}, value: "…"}}')
+    return None
+
+
+def _is_set_by_platform(name: str, value: str, path: str, names: Names, findings: Findings) -> bool:
+    """Return whether Trainmaster sets the variable. Another meaning than Trainmaster's is a problem."""
+    expected = {"MASTER_ADDR": MASTER, "RANK": "$(RANK)", "WORLD_SIZE": str(names.pods)}
+    if name == "MASTER_PORT":
+        findings.substitute(path, f"{name}={value}", PORT, "Trainmaster sets MASTER_PORT itself.")
+        return True
+    if name not in expected:
+        return False
+    if value != expected[name]:
+        findings.refuse(path, f"sets {name} to {value!r}; Trainmaster sets it to {expected[name]}", "leave it out")
+    else:
+        findings.substitute(path, f"{name}={value}", "the same", f"Trainmaster sets {name} itself.")
+    return True

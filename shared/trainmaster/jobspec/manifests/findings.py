@@ -1,0 +1,115 @@
+"""Findings of the conversion of a manifest: problems, approximations, and from where each field of the job file comes.
+
+`Findings.read` reads one level of a manifest. Each level's model lists three groups of fields: those that it reads,
+those that have no effect here (`dropped`, listed as substitutions), and those that cannot be honoured (`refused`). Any
+other field is unknown and refused, because a typo must not cost a night of training.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from trainmaster.jobspec.reading.problems import InvalidJob, Problem, quoted
+
+_LEAVE_OUT: Final = "leave it out"
+_REQUESTED_CHARS_MAX: Final = 120
+
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Level(BaseModel):
+    """One mapping of a manifest. Every field has a default, so that a level can be read without its wrong fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True)
+
+    dropped: ClassVar[Mapping[str, str]] = {}
+    """Field without effect here → why it is not needed."""
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Field that is not supported → what to do instead."""
+
+
+AnyLevel = TypeVar("AnyLevel", bound=Level)
+
+
+@dataclass
+class Findings:
+    """Collects what the conversion of one manifest finds."""
+
+    problems: list[Problem] = field(default_factory=list)
+    substitutions: list[dict[str, str]] = field(default_factory=list)
+    """Each as an item of `trainmaster.convertedFrom.substitutions`."""
+    origins: dict[str, str] = field(default_factory=dict)
+    """Path in the job file → path in the manifest that it was made from."""
+
+    def read(self, value: object, path: str, level: type[AnyLevel]) -> AnyLevel:
+        """Return the level at `path`, without the fields that have a problem."""
+        if not isinstance(value, Mapping):
+            if value is not None:
+                self.refuse(path, f"must be a mapping, not {quoted(value)}", f"{path}: {{…}}")
+            return level()
+        known: dict[str, Any] = {}
+        for name, item in value.items():
+            if item is None:
+                continue
+            if name in level.dropped:
+                self.drop(f"{path}.{name}", item, level.dropped[name])
+            elif name in level.refused:
+                if item not in ({}, [], "", False):
+                    self.refuse(f"{path}.{name}", f"is not supported: {level.refused[name]}", _LEAVE_OUT)
+            else:
+                known[name] = item
+        return self._validate(known, path, level)
+
+    def refuse(self, path: str, problem: str, example: str) -> None:
+        self.problems.append(Problem(path, problem, example))
+
+    def drop(self, path: str, value: object, reason: str) -> None:
+        """List a field that has no effect here."""
+        if value not in ({}, [], "", False):
+            self.substitute(path, value, "nothing", reason)
+
+    def substitute(self, path: str, requested: object, replacement: str, reason: str) -> None:
+        """List something that the job gets in another form than the manifest requests."""
+        text = requested if isinstance(requested, str) else json.dumps(requested, ensure_ascii=False)
+        shown = text if len(text) <= _REQUESTED_CHARS_MAX else f"{text[:_REQUESTED_CHARS_MAX]}…"
+        item = {"field": path, "requested": shown, "replacement": replacement, "reason": reason}
+        if item not in self.substitutions:
+            self.substitutions.append(item)
+
+    def raise_if_any(self) -> None:
+        """Raise InvalidJob with every problem, if there is one."""
+        if self.problems:
+            raise InvalidJob(self.problems)
+
+    def at_origin(self, problem: Problem) -> Problem:
+        """Return a problem of the job file as a problem of the manifest."""
+        matches = [path for path in self.origins if f"{problem.field}.".startswith((f"{path}.", f"{path}["))]
+        if not matches:
+            return problem
+        longest = max(matches, key=len)
+        rest = problem.field[len(longest) :].lstrip(".")
+        text = f"leads to {rest} of the job file, which {problem.problem}" if rest else problem.problem
+        return Problem(self.origins[longest], text, problem.example)
+
+    def _validate(self, known: dict[str, Any], path: str, level: type[AnyLevel]) -> AnyLevel:
+        try:
+            return level.model_validate(known)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        for detail in details:
+            steps = [str(step) if isinstance(step, str) else f"[{step}]" for step in detail["loc"]]
+            place = path + "".join(step if step.startswith("[") else f".{step}" for step in steps)
+            if detail["type"] == "extra_forbidden":
+                names = sorted(str(info.alias) for info in level.model_fields.values())
+                self.refuse(place, "is not a known field", f"one of {', '.join(names)}")
+            else:
+                self.refuse(place, f"is {quoted(detail['input'])}: {detail['msg'].lower()}", _LEAVE_OUT)
+            known.pop(str(detail["loc"][0]), None)
+        return level.model_validate(known)

@@ -1,0 +1,130 @@
+"""Assemble the job file of a manifest, and check it as any other job file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trainmaster.core.model.label_rules import LABEL_KEY, LABEL_VALUE, OWN_LABEL_PREFIX
+from trainmaster.jobspec.job_document import CONVERTED_FROM
+from trainmaster.jobspec.manifests.environment import Names
+from trainmaster.jobspec.manifests.findings import Findings
+from trainmaster.jobspec.manifests.pod_fields import Metadata
+from trainmaster.jobspec.manifests.roles import Role, placement, service_account, worker_pools
+from trainmaster.jobspec.reading.parse_document import parse_document
+from trainmaster.jobspec.reading.problems import InvalidJob
+
+ANNOTATION: Final = "trainmaster"
+ANNOTATION_PATH: Final = f"metadata.annotations.{ANNOTATION}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One Kubernetes object."""
+
+    api_version: str
+    kind: str
+    metadata: Metadata
+    spec: Mapping[str, Any]
+    extension: Mapping[str, Any]
+    """Content of the annotation `trainmaster`, which has the fields of that name in a job file."""
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name or (self.metadata.generate_name or "").rstrip("-")
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        secrets = self.extension.get("secrets")
+        return frozenset(secrets) if isinstance(secrets, Mapping) else frozenset()
+
+    def names(
+        self, hosts: re.Pattern[str], primary: str, pods: int, injected: Mapping[str, str], **more: bool
+    ) -> Names:
+        return Names(hosts, primary, pods, self.secrets, injected=injected, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestContent:
+    """The content of a manifest, independent of its kind."""
+
+    roles: Sequence[Role]
+    scheduling: Mapping[str, Any] = field(default_factory=dict)
+    extension: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `trainmaster` that follow from the kind of the manifest."""
+
+
+Converter = Callable[[Manifest, Findings], ManifestContent]
+
+
+def read_manifest(document: Mapping[str, Any], findings: Findings) -> Manifest:
+    metadata = findings.read(document.get("metadata"), "metadata", Metadata)
+    if not (metadata.name or metadata.generate_name):
+        findings.refuse("metadata.name", "is required", "metadata: {name: digits}")
+    for name in document:
+        if name not in ("apiVersion", "kind", "metadata", "spec", "status"):
+            findings.refuse(name, "is not a known field", "one of apiVersion, kind, metadata, spec")
+    extension: Mapping[str, Any] = {}
+    if text := metadata.annotations.get(ANNOTATION):
+        try:
+            extension = parse_document(text.encode(), ANNOTATION_PATH)
+        except InvalidJob as invalid:
+            findings.refuse(ANNOTATION_PATH, invalid.problems[0].problem, "region: us-central1")
+    spec = document.get("spec")
+    spec = spec if isinstance(spec, Mapping) else {}
+    return Manifest(str(document.get("apiVersion")), str(document.get("kind")), metadata, spec, extension)
+
+
+def job_file(manifest: Manifest, content: ManifestContent, region: str | None, findings: Findings) -> dict[str, Any]:
+    """Return the job file of a manifest. `region` overrides that of the manifest."""
+    _drop_annotations(manifest.metadata, findings)
+    spec: dict[str, Any] = {"workerPoolSpecs": worker_pools(content.roles, findings)}
+    if content.scheduling:
+        spec["scheduling"] = dict(content.scheduling)
+    if account := service_account(content.roles, manifest.metadata.annotations, findings):
+        spec["serviceAccount"] = account
+    extension = {**placement(content.roles, findings), **content.extension, **manifest.extension}
+    if region is not None:
+        extension["region"] = region
+    findings.origins |= {
+        "jobId": "metadata.name",
+        "displayName": "metadata.name",
+        "labels": "metadata.labels",
+        "jobSpec": "spec",
+        "trainmaster": ANNOTATION_PATH,
+        "trainmaster.region": f"{ANNOTATION_PATH}.region",
+    }
+    origin = f"{manifest.kind} {manifest.name} ({manifest.api_version})"
+    converted_from = {"manifest": origin, "substitutions": findings.substitutions}
+    document: dict[str, Any] = {"jobId": _job_id(manifest.metadata), "displayName": manifest.name}
+    if labels := _labels(manifest.metadata.labels, findings):
+        document["labels"] = labels
+    return {**document, "jobSpec": spec, "trainmaster": {**extension, CONVERTED_FROM: converted_from}}
+
+
+def _job_id(metadata: Metadata) -> str:
+    """Return the job id of a name. A generated name ends in the time, because job ids are used once."""
+    if metadata.name:
+        return metadata.name.replace("-", "_").replace(".", "_")
+    return f"{(metadata.generate_name or '').rstrip('-').replace('-', '_').replace('.', '_')}_{{time}}"
+
+
+def _labels(labels: Mapping[str, str], findings: Findings) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    for key, value in labels.items():
+        is_own = key.startswith(OWN_LABEL_PREFIX)
+        if not is_own and LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value):
+            kept[key] = value
+        else:
+            reason = "Labels of jobs have at most 63 of a-z, 0-9, _ and - in key and value."
+            findings.drop(f"metadata.labels[{key}]", value or '""', reason)
+    return kept
+
+
+def _drop_annotations(metadata: Metadata, findings: Findings) -> None:
+    used = (ANNOTATION, "iam.gke.io/gcp-service-account", "kubectl.kubernetes.io/last-applied-configuration")
+    for name, value in metadata.annotations.items():
+        if name not in used:
+            findings.drop(f"metadata.annotations[{name}]", value or '""', "Jobs here have no annotations.")

@@ -1,0 +1,229 @@
+"""JobSet (`jobset.x-k8s.io/v1alpha2`): one replicated job, or a driver of one pod and one replicated job of workers.
+
+Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go and its webhook's defaults.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+from trainmaster.jobspec.catalog.tpu_types import TPU_VMS
+from trainmaster.jobspec.manifests.findings import Count, Findings, Level
+from trainmaster.jobspec.manifests.job_file import Manifest, ManifestContent
+from trainmaster.jobspec.manifests.pods import Pod, convert_pod
+from trainmaster.jobspec.manifests.roles import Role, restart_fields, scheduling, split_first
+from trainmaster.jobspec.manifests.run_policy import CLEAN
+
+BACKOFF_LIMIT_DEFAULT: Final = 6
+"""Source: Kubernetes' API reference, batch/v1 JobSpec."""
+
+
+class JobSetFields(Level):
+    replicated_jobs: tuple[Mapping[str, Any], ...] = ()
+    network: Mapping[str, Any] | None = None
+    success_policy: Mapping[str, Any] | None = None
+    failure_policy: Mapping[str, Any] | None = None
+    suspend: bool = False
+
+    dropped: ClassVar[Mapping[str, str]] = {
+        "ttlSecondsAfterFinished": CLEAN,
+        "managedBy": "Trainmaster manages its jobs itself.",
+        "coordinator": "The coordinator is the primary replica, MASTER_ADDR.",
+    }
+    refused: ClassVar[Mapping[str, str]] = {
+        "startupPolicy": "all replicas start together",
+        "volumeClaimPolicies": "read from Cloud Storage",
+    }
+
+
+class Network(Level):
+    subdomain: str | None = None
+
+    dropped: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("publishNotReadyAddresses", "enableDNSHostnames"), "VMs always have host names, before the VMs exist."
+    )
+
+
+class SuccessPolicy(Level):
+    operator: str = "All"
+    target_replicated_jobs: tuple[str, ...] = ()
+
+
+class FailurePolicy(Level):
+    max_restarts: Count = 0
+
+    dropped: ClassVar[Mapping[str, str]] = {"restartStrategy": "A rerun starts when no replica runs any more."}
+    refused: ClassVar[Mapping[str, str]] = {"rules": "name exit codes in trainmaster.exitPolicy"}
+
+
+class ReplicatedJob(Level):
+    name: str = ""
+    replicas: Count = 1
+    template: Mapping[str, Any] = {}
+
+    dropped: ClassVar[Mapping[str, str]] = {"groupName": "Environment variables describe the whole job."}
+    refused: ClassVar[Mapping[str, str]] = {"dependsOn": "submit the jobs one after another"}
+
+
+class JobTemplate(Level):
+    spec: Mapping[str, Any] = {}
+
+    dropped: ClassVar[Mapping[str, str]] = {"metadata": "Labels of the job are those of its own metadata."}
+
+
+class BatchJob(Level):
+    parallelism: Count = 1
+    completions: Count | None = None
+    backoff_limit: Count = BACKOFF_LIMIT_DEFAULT
+    active_deadline_seconds: Count | None = None
+    template: Mapping[str, Any] = {}
+
+    dropped: ClassVar[Mapping[str, str]] = {
+        "completionMode": "Replicas always have an index.",
+        "ttlSecondsAfterFinished": CLEAN,
+    }
+    refused: ClassVar[Mapping[str, str]] = {
+        "podFailurePolicy": "name exit codes in trainmaster.exitPolicy",
+        "successPolicy": "a job succeeds when its primary has exited 0",
+        "backoffLimitPerIndex": "budgets are counted for each replica",
+        "maxFailedIndexes": "budgets are counted for each replica",
+        "suspend": "submit the job when it may run",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A replicated job."""
+
+    name: str
+    path: str
+    replicas: int
+    batch: BatchJob
+    batch_path: str
+
+    @property
+    def pods(self) -> int:
+        return self.replicas * self.batch.parallelism
+
+
+def convert_jobset(manifest: Manifest, findings: Findings) -> ManifestContent:
+    fields = findings.read(manifest.spec, "spec", JobSetFields)
+    if fields.suspend:
+        findings.refuse("spec.suspend", "is true; a job cannot be created suspended", "submit the job when it may run")
+    groups = _groups(fields, findings)
+    if groups is None:
+        return ManifestContent(())
+    return convert_groups(manifest, fields, groups, {}, "", findings)
+
+
+def convert_groups(
+    manifest: Manifest,
+    fields: JobSetFields,
+    groups: Sequence[Group],
+    injected: Mapping[str, str],
+    container: str,
+    findings: Findings,
+) -> ManifestContent:
+    """Return the content of a manifest with these replicated jobs. The first one has the primary.
+
+    `injected`: variables that the controller of the manifest sets. `container`: name of the container that runs the
+    program, where a pod has several.
+    """
+    network = findings.read(fields.network, "spec.network", Network)
+    subdomain = re.escape(network.subdomain or manifest.name)
+    jobs = "|".join(re.escape(group.name) for group in groups)
+    hosts = re.compile(
+        rf"\b{re.escape(manifest.name)}-(?P<id>(?:{jobs})-[0-9]+-[0-9]+)(?:\.{subdomain}(?:\.[a-z0-9.-]*[a-z0-9])?)?"
+    )
+    pods = sum(group.pods for group in groups)
+    index_is_rank = len(groups) == 1 and groups[0].replicas == 1
+    names = manifest.names(hosts, f"{groups[0].name}-0-0", pods, injected, index_is_rank=index_is_rank)
+    roles: list[Role] = []
+    for index, group in enumerate(groups):
+        pod = convert_pod(group.batch.template, f"{group.batch_path}.template", container, names, findings)
+        if pod is None:
+            continue
+        count = _replicas(group, pod, findings)
+        role = Role("worker", count, pod, pod.restart_policy or "OnFailure", group.path)
+        roles += split_first(role) if index == 0 else [role]
+    _check_success(fields, groups, findings)
+    deadlines = [group.batch.active_deadline_seconds for group in groups if group.batch.active_deadline_seconds]
+    deadline = scheduling(min(deadlines, default=None), f"{groups[0].batch_path}.activeDeadlineSeconds", findings)
+    return ManifestContent(roles, deadline, _restarts(fields, groups, roles, findings))
+
+
+def _groups(fields: JobSetFields, findings: Findings) -> list[Group] | None:
+    """Return the replicated jobs, the one with the primary first; None if they cannot be one job."""
+    path = "spec.replicatedJobs"
+    groups = [read_group(job, f"{path}[{index}]", findings) for index, job in enumerate(fields.replicated_jobs)]
+    groups = [group for group in groups if group.pods]
+    if len(groups) == 1:
+        return groups
+    drivers = [group for group in groups if group.pods == 1]
+    if len(groups) == 2 and drivers:  # noqa: PLR2004 - a driver and its workers
+        others = [group for group in groups if group is not drivers[0]]
+        return [drivers[0], *others]
+    problem = f"has {len(groups)} replicated jobs; a job has one, or a driver of one pod and one of workers"
+    findings.refuse(path, problem, "one JobSet for each job")
+    return None
+
+
+def read_group(value: Mapping[str, Any], path: str, findings: Findings) -> Group:
+    job = findings.read(value, path, ReplicatedJob)
+    template = findings.read(job.template, f"{path}.template", JobTemplate)
+    batch_path = f"{path}.template.spec"
+    batch = findings.read(template.spec, batch_path, BatchJob)
+    if batch.completions not in (None, batch.parallelism):
+        problem = f"is {batch.completions}, and parallelism is {batch.parallelism}; all replicas run together"
+        findings.refuse(f"{batch_path}.completions", problem, str(batch.parallelism))
+    return Group(job.name, path, job.replicas, batch, batch_path)
+
+
+def _replicas(group: Group, pod: Pod, findings: Findings) -> int:
+    """Return the number of replicas: one for each pod, or for each TPU slice."""
+    topology, machine = pod.machine.get("tpuTopology"), TPU_VMS.get(str(pod.machine.get("machineType")))
+    if topology is None or machine is None:
+        return group.pods
+    table = machine.generation_table
+    size = table.size_of(str(topology))
+    if size is not None and table.hosts(size) != group.batch.parallelism:
+        problem = f"is {group.batch.parallelism}, but a slice of the topology {topology} has {table.hosts(size)} hosts"
+        findings.refuse(f"{group.batch_path}.parallelism", problem, str(table.hosts(size)))
+    return group.replicas
+
+
+def _check_success(fields: JobSetFields, groups: Sequence[Group], findings: Findings) -> None:
+    policy = findings.read(fields.success_policy, "spec.successPolicy", SuccessPolicy)
+    primary = groups[0]
+    targets = policy.target_replicated_jobs or [group.name for group in groups]
+    if primary.name not in targets:
+        problem = f"names {', '.join(targets)}; the job here succeeds when {primary.name} has"
+        findings.refuse("spec.successPolicy.targetReplicatedJobs", problem, primary.name)
+    elif targets != [primary.name] or primary.pods > 1:
+        reason = "The job succeeds when its primary has exited 0, and not when all pods have."
+        findings.substitute("spec.successPolicy", f"{policy.operator} of {', '.join(targets)}", "the primary", reason)
+
+
+def _restarts(
+    fields: JobSetFields, groups: Sequence[Group], roles: Sequence[Role], findings: Findings
+) -> dict[str, object]:
+    """Return the fields of `trainmaster` that have the effect of the failure policies."""
+    policy = findings.read(fields.failure_policy, "spec.failurePolicy", FailurePolicy)
+    never = [role for role in roles if role.restart_policy == "Never"]
+    restarts_pods = any(group.batch.backoff_limit for group in groups)
+    # A failed pod with Never is replaced by its Job as long as backoffLimit allows.
+    effective = [replace(role, restart_policy="OnFailure") if restarts_pods else role for role in roles]
+    if policy.max_restarts:
+        path = "spec.failurePolicy.maxRestarts"
+        reason = (
+            "The restart of any replica reruns the whole job, at most three times; a rerun after a lost VM is free."
+        )
+        findings.substitute(path, str(policy.max_restarts), "restartJobOnWorkerRestart, 3 reruns", reason)
+        return {"restartJobOnWorkerRestart": True, "exitPolicy": {"preset": "restart"}}
+    if not restarts_pods and len(never) == len(roles):
+        return {"disableRetries": True}
+    limit = min(group.batch.backoff_limit for group in groups)
+    return dict(restart_fields(effective, limit, f"{groups[0].batch_path}.backoffLimit", findings))

@@ -1,0 +1,220 @@
+"""From a pod template to the parts of a worker pool: its container, its machine, and where its VMs are placed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_UP, Decimal
+from typing import Any, Final
+
+from trainmaster.jobspec.catalog.tpu_types import TPU_VMS
+from trainmaster.jobspec.manifests.environment import Names, convert_environment
+from trainmaster.jobspec.manifests.findings import Findings
+from trainmaster.jobspec.manifests.machines import GPU_LABELS, TPU_FAMILIES, Demand, select_machine
+from trainmaster.jobspec.manifests.pod_fields import ContainerFields, PodSpec, PodTemplate, Resources
+from trainmaster.jobspec.manifests.quantities import GIB, parse_quantity
+
+GPU: Final = "nvidia.com/gpu"
+TPU: Final = "google.com/tpu"
+GPU_LABEL: Final = "cloud.google.com/gke-accelerator"
+TPU_LABEL: Final = "cloud.google.com/gke-tpu-accelerator"
+TOPOLOGY_LABEL: Final = "cloud.google.com/gke-tpu-topology"
+SPOT_LABELS: Final = ("cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible")
+MACHINE_LABEL: Final = "node.kubernetes.io/instance-type"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+RESERVATION_LABEL: Final = "cloud.google.com/reservation-name"
+DISK_GIB: Final = 100
+"""Boot disk of a job file that does not set one; half of it is for the image and containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """The meaning of one pod template."""
+
+    path: str
+    """Path of the pod's spec in the manifest."""
+    container_path: str
+    container: Mapping[str, Any]
+    """A `containerSpec`."""
+    machine: Mapping[str, Any]
+    """A `machineSpec`."""
+    disk: Mapping[str, Any] | None = None
+    spot: bool = False
+    region: str | None = None
+    zone: str | None = None
+    reservation: str | None = None
+    service_account: str | None = None
+    restart_policy: str | None = None
+    is_tpu: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Node selector."""
+
+
+def convert_pod(
+    template: Mapping[str, Any], path: str, container_name: str, names: Names, findings: Findings
+) -> Pod | None:
+    """Return the pod of a template; None if it has no container to run.
+
+    `container_name`: the name of the container that runs the program, where a pod has several.
+    """
+    spec_path = f"{path}.spec"
+    pod = findings.read(findings.read(template, path, PodTemplate).spec, spec_path, PodSpec)
+    _check_volumes(pod.volumes, f"{spec_path}.volumes", findings)
+    index = _find_container(pod, spec_path, container_name, findings)
+    if index is None:
+        return None
+    container_path = f"{spec_path}.containers[{index}]"
+    container = findings.read(pod.containers[index], container_path, ContainerFields)
+    resources = findings.read(container.resources, f"{container_path}.resources", Resources)
+    requests = {**resources.requests, **resources.limits, **_cpu_and_memory(resources)}
+    labels = pod.node_selector
+    _check_labels(labels, f"{spec_path}.nodeSelector", findings)
+    return Pod(
+        path=spec_path,
+        container_path=container_path,
+        container=_container_spec(container, container_path, names, findings),
+        machine=_machine_spec(requests, labels, spec_path, container_path, findings),
+        disk=_disk_spec(requests, f"{container_path}.resources", findings),
+        spot=any(labels.get(label) == "true" for label in SPOT_LABELS),
+        region=labels.get(REGION_LABEL),
+        zone=labels.get(ZONE_LABEL),
+        reservation=labels.get(RESERVATION_LABEL),
+        service_account=pod.service_account_name,
+        restart_policy=pod.restart_policy,
+        is_tpu=TPU in requests,
+        labels=labels,
+    )
+
+
+def _find_container(pod: PodSpec, path: str, name: str, findings: Findings) -> int | None:
+    """Return the index of the program's container. Other containers are refused."""
+    if not pod.containers:
+        findings.refuse(f"{path}.containers", "is required", f"containers: [{{name: {name}, image: …}}]")
+        return None
+    indexes = [index for index, container in enumerate(pod.containers) if container.get("name") == name] or [0]
+    for index in range(len(pod.containers)):
+        if index != indexes[0]:
+            problem = "is an additional container, which is not supported: do its work in the program"
+            findings.refuse(f"{path}.containers[{index}]", problem, "leave it out")
+    return indexes[0]
+
+
+def _container_spec(container: ContainerFields, path: str, names: Names, findings: Findings) -> dict[str, Any]:
+    if not container.image:
+        findings.refuse(f"{path}.image", "is required", "us-docker.pkg.dev/my-project/training/trainer:1")
+    for index, mount in enumerate(container.volume_mounts):
+        if str(mount.get("mountPath")) != "/dev/shm":  # noqa: S108 - the path that manifests name
+            reason = "The directory is part of the container, and is created only by the image or the program."
+            findings.substitute(f"{path}.volumeMounts[{index}]", mount.get("mountPath"), "the container's disk", reason)
+    spec: dict[str, Any] = {"imageUri": container.image or ""}
+    for name, texts in (("command", container.command), ("args", container.args)):
+        if texts:
+            spec[name] = [
+                names.replace_hosts(text, f"{path}.{name}[{index}]", findings) for index, text in enumerate(texts)
+            ]
+    environment = convert_environment(container.env, f"{path}.env", names, findings)
+    return {**spec, "env": environment} if environment else spec
+
+
+def _cpu_and_memory(resources: Resources) -> dict[str, Any]:
+    """Return the requests of CPU and memory, which may be smaller than the limits; without requests the limits."""
+    return {name: resources.requests[name] for name in ("cpu", "memory") if name in resources.requests}
+
+
+def _machine_spec(
+    requests: Mapping[str, Any], labels: Mapping[str, str], spec_path: str, container_path: str, findings: Findings
+) -> dict[str, Any]:
+    resources_path, selector_path = f"{container_path}.resources", f"{spec_path}.nodeSelector"
+    _check_resources(requests, resources_path, findings)
+    if TPU in requests:
+        return _tpu_machine(requests, labels, resources_path, selector_path, findings)
+    gpus = _number(requests.get(GPU, 0), f"{resources_path}.limits[{GPU}]", findings)
+    named = labels.get(MACHINE_LABEL)
+    label = labels.get(GPU_LABEL)
+    gpu_type = GPU_LABELS.get(label or "")
+    if gpus and label is None and named is None:
+        problem = f"requests {GPU} without a GPU type"
+        findings.refuse(selector_path, problem, f'nodeSelector: {{{GPU_LABEL}: "nvidia-l4"}}')
+    elif label is not None and gpu_type is None:
+        findings.refuse(f"{selector_path}[{GPU_LABEL}]", f"is {label}, which is not known", " or ".join(GPU_LABELS))
+    accelerator = {"acceleratorType": gpu_type, "acceleratorCount": int(gpus)} if gpus and gpu_type else {}
+    if named is not None:
+        return {"machineType": named, **accelerator}
+    memory = _number(requests.get("memory", 0), f"{resources_path}.requests.memory", findings) / GIB
+    cpu = _number(requests.get("cpu", 0), f"{resources_path}.requests.cpu", findings)
+    demand = Demand(cpu, memory, gpu_type if gpus else None, int(gpus))
+    machine = select_machine(demand)
+    if machine is None:
+        example = f'nodeSelector: {{{MACHINE_LABEL}: "n2-standard-128"}}'
+        findings.refuse(resources_path, "is more than any machine type that is selected by itself has", example)
+        return {}
+    reason = f"The smallest machine type that fits; {MACHINE_LABEL} names another. The program gets the whole VM."
+    findings.substitute(resources_path, dict(requests), machine, reason)
+    return {"machineType": machine, **accelerator}
+
+
+def _tpu_machine(
+    requests: Mapping[str, Any],
+    labels: Mapping[str, str],
+    resources_path: str,
+    selector_path: str,
+    findings: Findings,
+) -> dict[str, Any]:
+    chips = int(_number(requests[TPU], f"{resources_path}.limits[{TPU}]", findings))
+    family = TPU_FAMILIES.get(labels.get(TPU_LABEL, ""))
+    topology = labels.get(TOPOLOGY_LABEL)
+    if family is None or topology is None:
+        problem = (
+            f"must have {TPU_LABEL} ({', '.join(TPU_FAMILIES)}) and {TOPOLOGY_LABEL}, because a pod requests {TPU}"
+        )
+        findings.refuse(selector_path, problem, f'{TPU_LABEL}: "tpu-v6e-slice", {TOPOLOGY_LABEL}: "4x4"')
+        return {}
+    machine = f"{family}-{chips}t"
+    if machine not in TPU_VMS:
+        example = ", ".join(str(vm.chips) for name, vm in TPU_VMS.items() if name.startswith(family))
+        findings.refuse(f"{resources_path}.limits[{TPU}]", f"is {chips}, which no host of this type has", example)
+    return {"machineType": machine, "tpuTopology": topology}
+
+
+def _disk_spec(requests: Mapping[str, Any], path: str, findings: Findings) -> dict[str, Any] | None:
+    requested = requests.get("ephemeral-storage")
+    if requested is None:
+        return None
+    needed = int((_number(requested, path, findings) / GIB).to_integral_value(ROUND_UP)) + DISK_GIB // 2
+    size = max(DISK_GIB, needed)
+    findings.substitute(
+        path, f"ephemeral-storage: {requested}", f"a boot disk of {size} GB", "It contains the image too."
+    )
+    return {"bootDiskSizeGb": size}
+
+
+def _check_resources(requests: Mapping[str, Any], path: str, findings: Findings) -> None:
+    for name in requests:
+        if name not in ("cpu", "memory", "ephemeral-storage", GPU, TPU):
+            findings.refuse(f"{path}.limits[{name}]", "is a resource that VMs do not have", f"{GPU} or {TPU}")
+
+
+def _check_labels(labels: Mapping[str, str], path: str, findings: Findings) -> None:
+    known = (GPU_LABEL, TPU_LABEL, TOPOLOGY_LABEL, *SPOT_LABELS, MACHINE_LABEL, ZONE_LABEL, REGION_LABEL)
+    for name, value in labels.items():
+        if name not in (*known, RESERVATION_LABEL):
+            findings.drop(
+                f"{path}[{name}]", value, "It selects among the nodes of a cluster; jobs here create their VMs."
+            )
+
+
+def _check_volumes(volumes: Sequence[Mapping[str, Any]], path: str, findings: Findings) -> None:
+    for index, volume in enumerate(volumes):
+        kinds = [name for name in volume if name != "name"]
+        if kinds != ["emptyDir"]:
+            problem = f"is a volume of the kind {' '.join(kinds) or 'none'}; only emptyDir is supported"
+            findings.refuse(f"{path}[{index}]", problem, "read from and write to Cloud Storage (gs://…)")
+
+
+def _number(value: object, path: str, findings: Findings) -> Decimal:
+    number = parse_quantity(value)
+    if number is None:
+        findings.refuse(path, f"is {value!r}, which is not a quantity", "16Gi")
+        return Decimal(0)
+    return number

@@ -1,0 +1,57 @@
+"""`spec.runPolicy` of the training operator's kinds. Source: its common_types.go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from trainmaster.jobspec.manifests.findings import Count, Findings, Level
+
+CLEAN: Final = "VMs are always deleted when a job has ended; its logs and its record stay."
+
+
+class RunPolicy(Level):
+    active_deadline_seconds: Count | None = None
+    backoff_limit: Count | None = None
+    suspend: bool = False
+    scheduling_policy: Mapping[str, Any] | None = None
+
+    dropped: ClassVar[Mapping[str, str]] = {
+        "cleanPodPolicy": CLEAN,
+        "ttlSecondsAfterFinished": CLEAN,
+        "managedBy": "Trainmaster manages its jobs itself.",
+    }
+
+
+class SchedulingPolicy(Level):
+    min_available: int | None = None
+    schedule_timeout_seconds: Count | None = None
+
+    dropped: ClassVar[Mapping[str, str]] = {
+        "queue": "All jobs are in one admission queue.",
+        "priorityClass": "Converted jobs have the priority 0 in the admission queue.",
+        "minResources": "All VMs of a job are requested together.",
+    }
+
+
+def check_run_policy(policy: RunPolicy, pods: int, findings: Findings) -> dict[str, str]:
+    """Return the fields of `jobSpec.scheduling` that the scheduling policy leads to. `pods`: their number."""
+    path = "spec.runPolicy"
+    if policy.suspend:
+        findings.refuse(
+            f"{path}.suspend", "is true; a job cannot be created suspended", "submit the job when it may run"
+        )
+    if policy.scheduling_policy is None:
+        return {}
+    path = f"{path}.schedulingPolicy"
+    gang = findings.read(policy.scheduling_policy, path, SchedulingPolicy)
+    if gang.min_available is not None and gang.min_available != pods:
+        problem = f"is {gang.min_available}, but the job has {pods} pods; a job starts when all its VMs exist"
+        findings.refuse(f"{path}.minAvailable", problem, str(pods))
+    timeout_s = gang.schedule_timeout_seconds
+    if timeout_s is None:
+        return {}
+    findings.origins["jobSpec.scheduling.maxWaitDuration"] = f"{path}.scheduleTimeoutSeconds"
+    reason = "The time is counted until RUNNING, and the job then ends as CANCELLED."
+    findings.substitute(f"{path}.scheduleTimeoutSeconds", str(timeout_s), f"maxWaitDuration: {timeout_s}s", reason)
+    return {"maxWaitDuration": f"{timeout_s}s"}

@@ -1,0 +1,90 @@
+"""Limits on what a document may consist of, whatever it means: plain JSON of bounded depth, size, numbers and text.
+
+All later steps rely on these limits, so that any document leads to a plan or to a list of problems, never to another
+error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from trainmaster.jobspec.reading.problems import ROOT, InvalidJob, Problem, quoted
+
+DEPTH_MAX: Final = 32
+NODES_MAX: Final = 50_000
+_INT64: Final = range(-(2**63), 2**63)
+
+
+def copy_as_json(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Problem, ...]]:
+    """Return a deep copy that is plain JSON, and its problems. A value with a problem is null in the copy.
+
+    Raises InvalidJob for a document that is too large or too deep to be copied.
+    """
+    copier = _Copier()
+    copy = copier.copy_mapping(document, "", depth=1)
+    return copy, tuple(copier.problems)
+
+
+class _Copier:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self._nodes = 0
+
+    def copy_mapping(self, value: Mapping[Any, object], path: str, depth: int) -> dict[str, object]:
+        self._check_depth(path, depth)
+        copy: dict[str, object] = {}
+        for name, item in value.items():
+            if not isinstance(name, str):
+                self._drop(
+                    path, f"has the name {quoted(name)}; names must be strings: put it in quotes", f'"{name}": …'
+                )
+                continue
+            if unprintable := _find_unprintable(name):
+                self._drop(path, f"has a name with {unprintable}", "letters, digits and _")
+                continue
+            copy[name] = self._copy_value(item, f"{path}.{name}" if path else name, depth)
+        return copy
+
+    def _copy_value(self, value: object, path: str, depth: int) -> object:
+        self._nodes += 1
+        if self._nodes > NODES_MAX:
+            raise InvalidJob([Problem(ROOT, f"has more than {NODES_MAX} values", "a job has a few dozen values")])
+        match value:
+            case dict():
+                return self.copy_mapping(value, path, depth + 1)
+            case list() | tuple():
+                self._check_depth(path, depth + 1)
+                return [self._copy_value(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+            case None | bool():
+                return value
+            case int() | float():
+                return self._copy_number(value, path)
+            case str():
+                unprintable = _find_unprintable(value)
+                return self._drop(path, f"contains {unprintable}", "plain text") if unprintable else value
+            case _:
+                return self._drop(path, f"is a {type(value).__name__}, which is not a JSON type", '"text in quotes"')
+
+    def _copy_number(self, value: float, path: str) -> object:
+        if isinstance(value, int):
+            return value if value in _INT64 else self._drop(path, "is a number of more than 64 bits", "1000000")
+        return value if math.isfinite(value) else self._drop(path, "is not a finite number", "0.5")
+
+    def _check_depth(self, path: str, depth: int) -> None:
+        if depth > DEPTH_MAX:
+            problem = f"is nested more than {DEPTH_MAX} levels deep, in {path[:200]}"
+            raise InvalidJob([Problem(ROOT, problem, "trainingInput: {args: []}")])
+
+    def _drop(self, path: str, problem: str, example: str) -> object:
+        """Add the problem and return null as the value, so that list items keep their index and names stay given."""
+        self.problems.append(Problem(path or ROOT, problem, example))
+        return None
+
+
+def _find_unprintable(text: str) -> str | None:
+    """Name what neither an argument list nor Firestore can store; None if there is nothing."""
+    if "\0" in text:
+        return "a NUL character"
+    return None if text.isascii() or all(not "\ud800" <= char <= "\udfff" for char in text) else "half a surrogate pair"

@@ -1,0 +1,125 @@
+"""Resolve the document of a Vertex AI CustomJob.
+
+Worker pools are roles by their position: primary (chief), workers, parameter servers, evaluators; `{}` skips one.
+Source: the API's schema, CustomJobSpec.workerPoolSpecs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from trainmaster.core.model.plan import Dialect, Substitution
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec.fields.extension_fields import ResolvedExtension
+from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
+from trainmaster.jobspec.fields.programs import check_directory, require
+from trainmaster.jobspec.formats.extension import Extension, SpotUse
+from trainmaster.jobspec.formats.vertex import MachineSpec, Strategy, VertexCustomJob, WorkerPoolSpec
+from trainmaster.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
+from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_at
+from trainmaster.jobspec.reading.problems import FieldPath, Problems
+from trainmaster.jobspec.resolve.builtin_algorithm import refuse_algorithm
+from trainmaster.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
+from trainmaster.jobspec.resolve.worker_pool_programs import PoolPrograms
+
+POOLS_PATH: Final[FieldPath] = (JOB_SPEC, "workerPoolSpecs")
+_POOL_TYPES: Final = (TaskType.CHIEF, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
+_SPOT_STRATEGIES: Final = (Strategy.SPOT, Strategy.LOW_COST)
+
+
+def resolve_custom_job(
+    job: VertexCustomJob, extension: Extension, resolved: ResolvedExtension, problems: Problems
+) -> ResolvedSpec:
+    substitutions: list[Substitution] = []
+    spec, scheduling = job.job_spec, job.job_spec.scheduling
+    refuse_algorithm(extension, problems)
+    directory, key = spec.base_output_directory.output_uri_prefix, job.encryption_spec.kms_key_name
+    if directory is not None:
+        check_directory(directory, (JOB_SPEC, "baseOutputDirectory", "outputUriPrefix"), problems)
+    check_service_account(spec.service_account, (JOB_SPEC, "serviceAccount"), problems)
+    check_network(spec.network, (JOB_SPEC, "network"), problems)
+    check_kms_key(key, extension.region, ("encryptionSpec", "kmsKeyName"), problems)
+    roles = _request_roles(spec.worker_pool_specs, problems)
+    on_tpu = any(role.is_tpu for role in roles)
+    programs = PoolPrograms(resolved.variables, problems, substitutions, on_tpu=on_tpu)
+    for index, pool in enumerate(spec.worker_pool_specs[: len(_POOL_TYPES)]):
+        if not _is_empty(pool):
+            programs.add(pool, _POOL_TYPES[index], (*POOLS_PATH, index))
+    flex_start_path: FieldPath = (JOB_SPEC, "scheduling", "strategy")
+    return ResolvedSpec(
+        dialect=Dialect.VERTEX,
+        roles=roles,
+        programs=programs.by_type,
+        runtime=programs.runtime,
+        is_runtime_requested=True,
+        region=extension.region,
+        region_path=(EXTENSION, "region"),
+        max_running_s=scheduling.timeout or MAX_RUNNING_S_DEFAULT,
+        max_wait_s=scheduling.max_wait_duration or None,
+        service_account=spec.service_account,
+        network=spec.network,
+        kms_key=key,
+        substitutions=substitutions,
+        spot=SpotUse.ALL if scheduling.strategy in _SPOT_STRATEGIES else None,
+        flex_start_path=flex_start_path if scheduling.strategy is Strategy.FLEX_START else None,
+        restart_job_on_worker_restart=scheduling.restart_job_on_worker_restart,
+        disable_retries=scheduling.disable_retries,
+        output_directory=directory,
+    )
+
+
+def _is_empty(pool: WorkerPoolSpec) -> bool:
+    return pool == WorkerPoolSpec()
+
+
+def _request_roles(pools: Sequence[WorkerPoolSpec], problems: Problems) -> tuple[RoleRequest, ...]:
+    if problems.affect(POOLS_PATH) and not pools:
+        return ()
+    if len(pools) > len(_POOL_TYPES):
+        roles = "primary, workers, parameter servers and evaluators"
+        problem = f"has {len(pools)} pools; a job has at most four: {roles}"
+        problems.add_text(POOLS_PATH, problem, "at most four pools")
+    if not pools or _is_empty(pools[0]):
+        path: FieldPath = (*POOLS_PATH, 0) if pools else POOLS_PATH
+        problems.add(path, "is required: the first pool is the primary replica", example_at(path))
+    return tuple(
+        _request_role(index, pool, task_type, problems)
+        for index, (pool, task_type) in enumerate(zip(pools, _POOL_TYPES, strict=False))
+        if not _is_empty(pool)
+    )
+
+
+def _request_role(index: int, pool: WorkerPoolSpec, task_type: TaskType, problems: Problems) -> RoleRequest:
+    paths = _role_paths(index)
+    machine = pool.machine_spec or MachineSpec()
+    require(machine.machine_type, paths.machine, problems)
+    count = pool.replica_count or 0
+    if index == 0 and count != 1:
+        problems.add(paths.count, f"must be 1 in the first pool, which is the primary replica, not {count}", 1)
+    elif count < 1:
+        problems.add(paths.count, f"must be at least 1, not {count}; to have no replicas, write {{}} for the pool", 1)
+    return RoleRequest(
+        name=f"workerPoolSpecs[{index}]",
+        task_type=task_type,
+        count=max(count, 1),
+        machine=machine.machine_type,
+        paths=paths,
+        accelerator=request_accelerator(machine.accelerator_type, machine.accelerator_count),
+        topology=machine.tpu_topology,
+        disk=pool.disk_spec,
+    )
+
+
+def _role_paths(index: int) -> RolePaths:
+    pool: FieldPath = (*POOLS_PATH, index)
+    machine: FieldPath = (*pool, "machineSpec")
+    return RolePaths(
+        machine=(*machine, "machineType"),
+        count=(*pool, "replicaCount"),
+        accelerator=(*machine, "acceleratorType"),
+        accelerator_type=(*machine, "acceleratorType"),
+        accelerator_count=(*machine, "acceleratorCount"),
+        disk=(*pool, "diskSpec"),
+        topology=(*machine, "tpuTopology"),
+    )

@@ -1,0 +1,170 @@
+"""Resolve a TrainingInput's scale tier, machine types, counts and configs to what each role requests.
+
+The rules: types, counts and accelerators may be set for CUSTOM only; CUSTOM needs masterType; any other type is given
+exactly if its count is more than zero; all types are of one category, Compute Engine's names or the service's own.
+Source: the API's schema and the service's pages on scale tiers, GPUs and TPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES, is_compute_machine
+from trainmaster.jobspec.catalog.scale_tiers import TIERS
+from trainmaster.jobspec.catalog.tpu_types import TPU_DEFAULT, TPU_MACHINES
+from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, ScaleTier, TrainingInput
+from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RolePaths, RoleRequest, request_accelerator
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
+from trainmaster.jobspec.reading.problems import FieldPath, Problems
+
+ROLE_NAMES: Final = ("master", "worker", "parameterServer", "evaluator")
+_TIER_PATH: Final[FieldPath] = (TRAINING_INPUT, "scaleTier")
+_TPU_HOST: Final = "one replica on the TPU's own host"
+_TPU_HOST_REASON: Final = (
+    "A Cloud TPU is no longer driven by a separate VM: the program runs on the TPU's host (a TPU VM)."
+)
+
+
+def role_configs(training: TrainingInput) -> dict[str, ReplicaConfig]:
+    """Return the config of each role, by the role's name."""
+    return {
+        "master": training.master_config,
+        "worker": training.worker_config,
+        "parameterServer": training.parameter_server_config,
+        "evaluator": training.evaluator_config,
+    }
+
+
+def request_roles(
+    training: TrainingInput, primary: TaskType, problems: Problems, substitutions: list[Substitution]
+) -> tuple[RoleRequest, ...]:
+    """Return the roles that have replicas. `primary`: the task type of the master."""
+    if problems.affect(_TIER_PATH):
+        return ()
+    roles = _all_roles(training, primary)
+    if training.scale_tier is ScaleTier.CUSTOM:
+        _check_custom(roles, problems)
+    else:
+        _refuse_custom_fields(roles, problems)
+    return tuple(role for role in _move_to_tpu_host(roles, problems, substitutions) if role.count > 0)
+
+
+def _all_roles(training: TrainingInput, primary: TaskType) -> tuple[RoleRequest, ...]:
+    tier = TIERS.get(training.scale_tier or ScaleTier.BASIC)
+    tier_roles = (tier.master, tier.worker, tier.parameter_server, None) if tier else (None,) * len(ROLE_NAMES)
+    counts = (1, training.worker_count, training.parameter_server_count, training.evaluator_count)
+    types = (primary, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
+    machines = (
+        training.master_type,
+        training.worker_type,
+        training.parameter_server_type,
+        training.evaluator_type,
+    )
+    roles = []
+    for (name, config), task_type, count, machine, tier_role in zip(
+        role_configs(training).items(), types, counts, machines, tier_roles, strict=True
+    ):
+        accelerator = config.accelerator_config
+        role = RoleRequest(
+            name=name,
+            task_type=task_type,
+            count=tier_role.count if tier_role else count or 0,
+            machine=machine,
+            paths=_role_paths(name),
+            accelerator=request_accelerator(accelerator.type, accelerator.count),
+            disk=config.disk_config,
+            tier=tier_role,
+        )
+        roles.append(role)
+    return tuple(roles)
+
+
+def _role_paths(name: str) -> RolePaths:
+    accelerator: FieldPath = (TRAINING_INPUT, f"{name}Config", "acceleratorConfig")
+    return RolePaths(
+        machine=(TRAINING_INPUT, f"{name}Type"),
+        count=(TRAINING_INPUT, f"{name}Count"),
+        accelerator=accelerator,
+        accelerator_type=(*accelerator, "type"),
+        accelerator_count=(*accelerator, "count"),
+        disk=(TRAINING_INPUT, f"{name}Config", "diskConfig"),
+    )
+
+
+def _refuse_custom_fields(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
+    problem = "can only be set for scaleTier CUSTOM"
+    example = f'{problems.spelled_name(_TIER_PATH)}: "CUSTOM"'
+    for role in roles:
+        if role.machine is not None:
+            problems.add_text(role.paths.machine, problem, example)
+        if role.tier is None and role.count > 0:
+            problems.add_text(role.paths.count, problem, example)
+        if role.accelerator is not None:
+            problems.add_text(role.paths.accelerator, problem, example)
+
+
+def _check_custom(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
+    for role in roles:
+        type_path, count_path, is_master = role.paths.machine, role.paths.count, role.name == "master"
+        if problems.affect(type_path) or (not is_master and problems.affect(count_path)):
+            continue
+        if role.machine is None and role.count > 0:
+            count_name = problems.spelled_path(count_path)
+            reason = "for scaleTier CUSTOM" if is_master else f"because {count_name} is {role.count}"
+            problems.add(type_path, f"is required {reason}", example_at(type_path))
+        elif role.machine is not None and role.count == 0:
+            problem = f"needs {problems.spelled_path(count_path)} as well: the number of replicas"
+            problems.add_text(type_path, problem, f"{problems.spelled_name(count_path)}: {example_at(count_path)}")
+    _check_categories(roles, problems)
+
+
+def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
+    """Check that all machine types are of one category. Cloud TPUs may be combined with either."""
+    with_machine = [role for role in roles if role.machine is not None]
+    legacy = [role for role in with_machine if role.machine in LEGACY_MACHINES]
+    compute = [role for role in with_machine if is_compute_machine(role.machine or "")]
+    if not legacy or not compute:
+        return
+    is_legacy_first = with_machine.index(legacy[0]) < with_machine.index(compute[0])
+    first, others = (legacy[0], compute) if is_legacy_first else (compute[0], legacy)
+    for role in others:
+        machine = role.machine or ""
+        example = LEGACY_MACHINES[machine].machine_type if machine in LEGACY_MACHINES else "large_model"
+        problem = (
+            f"must be of the same category as {problems.spelled_path(first.paths.machine)} ({first.machine}), not "
+            f"{machine}: use either Compute Engine's machine types or the service's own for all roles"
+        )
+        problems.add(role.paths.machine, problem, example)
+
+
+def _move_to_tpu_host(
+    roles: tuple[RoleRequest, ...], problems: Problems, substitutions: list[Substitution]
+) -> tuple[RoleRequest, ...]:
+    """Replace a master that drives a Cloud TPU (workerType cloud_tpu) by one primary replica on the TPU's host."""
+    master, worker, *others = roles
+    if master.tier is not None and master.is_tpu:
+        requested = f"BASIC_TPU ({_tpu_name(None)}, driven by n1-standard-4)"
+        field = problems.spelled_path(_TIER_PATH)
+        substitutions.append(Substitution(field, requested, _TPU_HOST, _TPU_HOST_REASON))
+    drives_tpu = worker.machine in TPU_MACHINES and worker.count != 0 and not master.is_tpu
+    if not drives_tpu or problems.affect(worker.paths.count):
+        return roles
+    if worker.count != 1:
+        problem = f"must be 1 for {worker.machine}, not {worker.count}: a job can have one Cloud TPU of this kind"
+        problems.add(worker.paths.count, problem, 1)
+    for role in others:
+        if role.count > 0:
+            problem = f"must be 0 for a job with {worker.machine}: the TPU's host runs the whole program"
+            problems.add(role.paths.count, problem, 0)
+    requested = f"{worker.machine} ({_tpu_name(worker.accelerator)}), driven by {master.machine}"
+    field = problems.spelled_path(worker.paths.machine)
+    substitutions.append(Substitution(field, requested, _TPU_HOST, _TPU_HOST_REASON))
+    return (replace(worker, task_type=master.task_type, count=1, disk=None),)
+
+
+def _tpu_name(accelerator: AcceleratorRequest | None) -> str:
+    tpu_type, count = (accelerator.type, accelerator.count) if accelerator else TPU_DEFAULT
+    return f"{count} x {tpu_type}"

@@ -1,0 +1,89 @@
+"""Resolve the programs of a CustomJob's worker pools: all containers, or all Python packages in one runtime."""
+
+from __future__ import annotations
+
+from trainmaster.core.model.plan import Container, Program, Substitution, Variable
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
+from trainmaster.jobspec.fields.container_images import check_image, prebuilt_image_substitution, prebuilt_image_version
+from trainmaster.jobspec.fields.environment_variables import resolve_pool_variables
+from trainmaster.jobspec.fields.programs import check_module, check_packages, require
+from trainmaster.jobspec.fields.runtime_version import runtime_for, runtime_label
+from trainmaster.jobspec.formats.vertex import ContainerSpec, PythonPackageSpec, WorkerPoolSpec
+from trainmaster.jobspec.reading.document_kinds import JOB_SPEC
+from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+
+
+class PoolPrograms:
+    """Collects the program of each pool; the first pool decides the runtime of the job."""
+
+    def __init__(
+        self, common: tuple[Variable, ...], problems: Problems, substitutions: list[Substitution], *, on_tpu: bool
+    ) -> None:
+        self.by_type: dict[TaskType, Program] = {}
+        self.runtime: Runtime = CONTAINER_HOST
+        self._runtime_path: FieldPath = (JOB_SPEC, "workerPoolSpecs")
+        self._on_tpu = on_tpu
+        self._common = common
+        self._problems = problems
+        self._substitutions = substitutions
+
+    def add(self, pool: WorkerPoolSpec, task_type: TaskType, path: FieldPath) -> None:
+        container_path, package_path = (*path, "containerSpec"), (*path, "pythonPackageSpec")
+        container, package = pool.container_spec, pool.python_package_spec
+        if container is not None and package is not None:
+            problem = f"cannot be combined with {self._problems.spelled_path(container_path)}: a pool runs one of them"
+            self._problems.add_text(package_path, problem, "leave one of them out")
+        elif container is not None:
+            self._set_runtime(CONTAINER_HOST, container_path)
+            self.by_type[task_type] = self._container_program(container, container_path)
+        elif package is not None:
+            self.by_type[task_type] = self._package_program(package, package_path)
+        elif not self._problems.affect(container_path, package_path):
+            require(None, container_path, self._problems)
+
+    def _container_program(self, spec: ContainerSpec, path: FieldPath) -> Program:
+        require(spec.image_uri, (*path, "imageUri"), self._problems)
+        if spec.image_uri is not None:
+            check_image(spec.image_uri, (*path, "imageUri"), self._problems)
+        variables = resolve_pool_variables(spec.env, self._common, (*path, "env"), self._problems)
+        container = Container(spec.image_uri or "", spec.command)
+        return Program((), "", spec.args, None, container, variables)
+
+    def _package_program(self, spec: PythonPackageSpec, path: FieldPath) -> Program:
+        packages, module = spec.package_uris, spec.python_module
+        require(packages, (*path, "packageUris"), self._problems)
+        check_packages(packages, (*path, "packageUris"), self._problems)
+        require(module, (*path, "pythonModule"), self._problems)
+        if module is not None:
+            check_module(module, (*path, "pythonModule"), self._problems)
+        self._use_executor_image(spec.executor_image_uri, (*path, "executorImageUri"))
+        variables = resolve_pool_variables(spec.env, self._common, (*path, "env"), self._problems)
+        return Program(packages, module or "", spec.args, None, environment=variables)
+
+    def _use_executor_image(self, image: str | None, path: FieldPath) -> None:
+        require(image, path, self._problems)
+        if image is None:
+            return
+        version = prebuilt_image_version(image)
+        if version is None:
+            problem = (
+                f"must be one of Google's prebuilt training images, not {quoted(image)}; to use another image, put the "
+                "package into it and use containerSpec"
+            )
+            self._problems.add(path, problem, "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest")
+            return
+        runtime = runtime_for(version, path, self._problems, on_tpu=self._on_tpu)
+        self._set_runtime(runtime, path)
+        if runtime == self.runtime:
+            label = runtime_label(version, runtime)
+            self._substitutions.append(prebuilt_image_substitution(image, label, path, self._problems))
+
+    def _set_runtime(self, runtime: Runtime, path: FieldPath) -> None:
+        """Set the job's runtime at the first pool; add a problem if another pool has a different one."""
+        if not self.by_type:
+            self.runtime, self._runtime_path = runtime, path
+        elif runtime != self.runtime:
+            first = self._problems.spelled_path(self._runtime_path)
+            problem = f"selects the runtime {runtime.name}, but {first} selects {self.runtime.name}"
+            self._problems.add_text(path, problem, "the same kind of spec in all pools")

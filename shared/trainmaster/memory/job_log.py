@@ -1,0 +1,22 @@
+"""The JobLog port in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainmaster.core.reporting.job_log import ServiceLine
+
+
+class MemoryJobLog:
+    """See `trainmaster.ports.JobLog`."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str, str], ServiceLine] = {}
+
+    def write(self, lines: Sequence[ServiceLine]) -> None:
+        for line in lines:
+            self._lines.setdefault((line.job_id, line.key), line)
+
+    def lines(self, job_id: str) -> list[ServiceLine]:
+        """Return the lines of the job, oldest first."""
+        return sorted((line for line in self._lines.values() if line.job_id == job_id), key=lambda line: line.at)

@@ -1,0 +1,49 @@
+"""The leases of the Store in memory. They are independent of the stored jobs."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+
+from trainmaster.ports import Lease
+
+
+class Leases:
+    """See `trainmaster.ports.Store`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lease_lock = threading.Lock()
+        self._leases: dict[str, tuple[Lease, datetime]] = {}
+        """Name → the lease of its holder, and when it expires."""
+
+    def copy_leases(self, other: Leases) -> None:
+        """Take over what the other has."""
+        with other._lease_lock:
+            self._leases = dict(other._leases)
+
+    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
+        with self._lease_lock:
+            if name in self._leases:
+                taken, end = self._leases[name]
+                if end > now and not (holder and holder == taken.holder):
+                    return None
+            lease = Lease(name, object(), holder)
+            self._leases[name] = (lease, expires_at)
+            return lease
+
+    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        with self._lease_lock:
+            if not self._holds(lease):
+                return None
+            self._leases[lease.name] = (lease, expires_at)
+            return lease
+
+    def release_lease(self, lease: Lease) -> None:
+        with self._lease_lock:
+            if self._holds(lease):
+                del self._leases[lease.name]
+
+    def _holds(self, lease: Lease) -> bool:
+        taken, _ = self._leases.get(lease.name, (None, None))
+        return taken is not None and taken.token is lease.token

@@ -1,0 +1,174 @@
+"""Messages from the agents on the VMs: vm-ready, replica-exit, maintenance. docs/interfaces.md, section 2.
+
+The agents' topics have schemas (infra/schemas), which a test compares with the models in this module.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import AwareDatetime, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+
+from trainmaster.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.tuning import Measurement, Point
+from trainmaster.core.model.vm import LossCause
+from trainmaster.errors import PermanentError
+from trainmaster.messaging.decoding import MessageModel, decode_json
+
+TAIL_LENGTH_MAX: Final = 4096
+STEP_MAX: Final = 2**53
+"""Largest training step of a metric, as in the agent. Firestore stores integers of at most 64 bits."""
+EARLIER_MAX: Final = 49
+"""Measurements before the last one that an exit may carry, as in the agent. More are cut off at the beginning."""
+
+INT32_MAX: Final = 2**31 - 1
+"""Largest integer of the topics' schemas. It is checked here too, because an installation need not have the schemas."""
+NAME_LENGTH_MAX: Final = 256
+"""More than any name or id of a VM. Firestore's document ids, which contain ids of VMs, have at most 1,500 bytes."""
+ERROR_LENGTH_MAX: Final = 4096
+CAUSES_MAX: Final = 10
+RAN_S_MAX: Final = 315_360_000.0
+"""Ten years. Rules subtract this duration from a time; with the bounds of both, the result is always a valid
+datetime."""
+
+Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
+Index = Annotated[int, Field(ge=0, le=INT32_MAX)]
+Status = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
+Time = Annotated[
+    AwareDatetime, Field(strict=False, ge=datetime(1980, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
+]
+"""The bounds leave room for the rules' calculations: Python's datetime ends with the years 1 and 9999. The clock of a
+VM may start in 1980."""
+Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
+InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,256}$")]
+
+
+class VmModel(MessageModel):
+    name: Name
+    zone: Name
+    instance_id: InstanceId
+
+
+class AgentMessage(MessageModel):
+    """The fields of every message from an agent: which incarnation sent it, on which VM, and when."""
+
+    version: Literal[1]
+    job_id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,127}(-trial-[1-9][0-9]{0,3})?$")]
+    attempt: Count
+    task_type: Annotated[TaskType, Field(strict=False)]
+    task_index: Index
+    incarnation: Count
+    vm_generation: Count
+    host: Index | None = None
+    vm: VmModel
+    at: Time
+
+    def subject(self) -> IncarnationRef:
+        return IncarnationRef(
+            job_id=self.job_id,
+            attempt=self.attempt,
+            replica_id=ReplicaId(self.task_type, self.task_index),
+            incarnation=self.incarnation,
+            vm_generation=self.vm_generation,
+            vm=VmRef(self.vm.name, self.vm.zone, self.vm.instance_id),
+            host=self.host,
+        )
+
+
+class VmReadyMessage(AgentMessage):
+    agent_started_at: Time | None = None
+
+
+class ErrorModel(MessageModel):
+    type: str
+    message: str
+    frame: str
+    own_frame: str = ""
+    causes: tuple[str, ...] = ()
+
+
+class PointModel(MessageModel):
+    """The value is optional, because Pub/Sub accepts no further required field in a schema that is in use."""
+
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
+
+
+class MetricModel(MessageModel):
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
+    earlier: Annotated[tuple[PointModel, ...], Field(strict=False)] = ()
+
+    def measurement(self) -> Measurement:
+        """Return the last measurement with the latest of those before it."""
+        latest = self.earlier[-EARLIER_MAX:]
+        earlier = tuple(Point(point.value, point.step) for point in latest if point.value is not None)
+        return Measurement(self.value, self.step, earlier)
+
+
+class ReplicaExitMessage(AgentMessage):
+    cause: Annotated[ExitCause, Field(strict=False)]
+    exit_status: Status | None = None
+    signal: Status | None = None
+    out_of_memory: bool = False
+    error: ErrorModel | None = None
+    tail: str = ""
+    ran_s: Annotated[float, Field(strict=False, ge=0, le=RAN_S_MAX)] | None = None
+    metric: MetricModel | None = None
+
+    @field_validator("metric", mode="wrap")
+    @classmethod
+    def _ignore_invalid(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        """Drop an invalid metric: the program wrote it, and its exit must be judged in any case."""
+        try:
+            return validate(value)
+        except ValidationError:
+            return None
+
+
+class MaintenanceMessage(AgentMessage):
+    cause: Annotated[LossCause, Field(strict=False)]
+
+
+def decode_vm_ready(data: bytes) -> VmReady:
+    """Return the event. Raises PermanentError if the message is malformed."""
+    message = decode_json(VmReadyMessage, data)
+    return VmReady(message.subject(), message.at, agent_started_at=message.agent_started_at)
+
+
+def decode_replica_exit(data: bytes) -> ReplicaExited:
+    """Return the event. Raises PermanentError if the message is malformed."""
+    message = decode_json(ReplicaExitMessage, data)
+    if message.cause is ExitCause.PROCESS and (message.exit_status is None) == (message.signal is None):
+        raise PermanentError("replica-exit: exactly one of exit_status and signal must be given for cause process")
+    error, metric = message.error, message.metric
+    return ReplicaExited(
+        message.subject(),
+        message.at,
+        cause=message.cause,
+        exit_status=message.exit_status,
+        signal=message.signal,
+        out_of_memory=message.out_of_memory,
+        error=_program_error(error) if error else None,
+        tail=message.tail[-TAIL_LENGTH_MAX:],
+        measurement=metric.measurement() if metric else None,
+        ran_s=message.ran_s,
+    )
+
+
+def _program_error(error: ErrorModel) -> ProgramError:
+    """Return the error, with its texts cut to their limits: the program chose them."""
+    type_, message, frame, own_frame = (
+        text[:ERROR_LENGTH_MAX] for text in (error.type, error.message, error.frame, error.own_frame)
+    )
+    return ProgramError(
+        type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes[:CAUSES_MAX])
+    )
+
+
+def decode_vm_loss(data: bytes) -> VmLost:
+    """Return the event of a maintenance message. Raises PermanentError if the message is malformed."""
+    message = decode_json(MaintenanceMessage, data)
+    return VmLost(message.subject(), message.at, message.cause)

@@ -1,0 +1,72 @@
+"""The outside world as the flows see it: one Protocol per external service.
+
+Each Protocol's docstring is a contract. Its adapters are in `trainmaster.gcp` (Google Cloud and its emulators) and in
+`trainmaster.memory` (one process, no network); both pass the same contract tests.
+"""
+
+from trainmaster.ports.access import Access, CallersProjectError, UnknownTokenError
+from trainmaster.ports.bus import Bus
+from trainmaster.ports.clock import Clock
+from trainmaster.ports.fleet import (
+    AddressBook,
+    Created,
+    CreateOutcome,
+    Fleet,
+    NotCreated,
+    Pending,
+)
+from trainmaster.ports.identity import Claims, IdentityError, Tokens
+from trainmaster.ports.job_log import JobLog
+from trainmaster.ports.object_times import CreatedObject, ObjectTimes
+from trainmaster.ports.objects import BucketForbiddenError, ObjectForbiddenError, Objects
+from trainmaster.ports.resources import Existence, Resources
+from trainmaster.ports.store import LOST_PEERS_PAGE, Store
+from trainmaster.ports.store_values import (
+    AdmissionToken,
+    AlreadyRecordedError,
+    JobPosition,
+    Lease,
+    LiveJobs,
+    Loaded,
+    Orphan,
+    PendingEntries,
+    Rejection,
+)
+from trainmaster.ports.suggester import Suggester
+
+__all__ = [
+    "LOST_PEERS_PAGE",
+    "Access",
+    "AddressBook",
+    "AdmissionToken",
+    "AlreadyRecordedError",
+    "BucketForbiddenError",
+    "Bus",
+    "CallersProjectError",
+    "Claims",
+    "Clock",
+    "CreateOutcome",
+    "Created",
+    "CreatedObject",
+    "Existence",
+    "Fleet",
+    "IdentityError",
+    "JobLog",
+    "JobPosition",
+    "Lease",
+    "LiveJobs",
+    "Loaded",
+    "NotCreated",
+    "ObjectForbiddenError",
+    "ObjectTimes",
+    "Objects",
+    "Orphan",
+    "Pending",
+    "PendingEntries",
+    "Rejection",
+    "Resources",
+    "Store",
+    "Suggester",
+    "Tokens",
+    "UnknownTokenError",
+]

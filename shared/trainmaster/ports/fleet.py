@@ -1,0 +1,109 @@
+"""Virtual machines: Compute Engine VMs and Cloud TPU nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Directive, LabelledVm, Vm
+from trainmaster.core.reconcile.steps import Create
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """All VMs of the request exist, created by this call or by an earlier one with the same names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The request was accepted, but did not finish within the time that one call may wait. Call again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotCreated:
+    """None of the VMs of the request exists."""
+
+    kind: CapacityErrorKind
+    code: str
+    """Google's error code."""
+    message: str
+    """Google's error message."""
+    zones_available: tuple[str, ...] = ()
+    """Zones that the error message suggests, if any."""
+
+
+CreateOutcome = Created | Pending | NotCreated
+
+
+class Fleet(Protocol):
+    """All VMs of the project that carry a job's label.
+
+    Each call waits a bounded time and then reports that the operation is still pending. Network errors, 5xx responses
+    and rate limits (403 rateLimitExceeded, 429) raise TemporaryError.
+    """
+
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        """Return the job's VMs in every zone and its TPU nodes in `tpu_zones`, in any state."""
+        ...
+
+    def list_all(self) -> tuple[LabelledVm, ...]:
+        """Return all VMs with any job's label, in every zone and any state, with their creation times.
+
+        VMs with the label but a name that no replica can have are not ours, and are left out.
+        """
+        ...
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        """Create the VMs of one bulk insert, all or nothing.
+
+        Idempotent: equal `create.request_key`s are sent with the same request id, and names that already exist count
+        as created. `metadata` is written unchanged to every VM. An error of the long-running operation is reported as
+        NotCreated, like an error of the call.
+        """
+        ...
+
+    def delete(self, vm: Vm) -> bool:
+        """Delete the VM by its numeric instance id, so that a newer VM of the same name is never deleted.
+
+        Return True if the VM does not exist any more, False if the deletion is still running.
+        """
+        ...
+
+    def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        """Write the directive into the VM's metadata, with the metadata fingerprint that `vm` was listed with.
+
+        Return False if the metadata has changed since, or if the VM does not exist.
+        """
+        ...
+
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """Return when the VM's agent last wrote a heartbeat. None: unknown."""
+        ...
+
+    def reported_metric(self, vm: Vm) -> str | None:
+        """Return what the agent of a trial's VM last wrote about its metric, unchecked: a program on the VM may have
+        written it. None: unknown."""
+        ...
+
+    def release(self, job: Job) -> bool:
+        """Delete the other resources of an ended job without VMs, such as placement policies. Idempotent.
+
+        Return True if none is left, False if a deletion is still running.
+        """
+        ...
+
+    def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        """Return the serial console output from byte `start` on, and the offset to continue from."""
+        ...
+
+
+class AddressBook(Protocol):
+    """Network addresses of VMs, which are known before the VMs exist."""
+
+    def address(self, name: str, zone: str) -> str:
+        """Return the `host:port` at which the other replicas reach the VM of this name."""
+        ...

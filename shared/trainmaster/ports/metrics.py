@@ -1,0 +1,102 @@
+"""Reading the resource metrics that the agents write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from trainmaster.errors import PermanentError
+
+
+class Metric(StrEnum):
+    """Name of a metric below its prefix, as `trainmaster.agent.utilization.time_series` writes it."""
+
+    CPU = "cpu/utilization"
+    MEMORY = "memory/utilization"
+    GPU = "accelerator/utilization"
+    GPU_MEMORY = "accelerator/memory/utilization"
+    RECEIVED = "network/received_bytes_count"
+    SENT = "network/sent_bytes_count"
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether points are bytes since a start; others are shares from 0 to 1."""
+        return self in (Metric.RECEIVED, Metric.SENT)
+
+
+class Label(StrEnum):
+    """The labels that distinguish the series of a metric."""
+
+    TASK_ID = "task_id"
+    """Replica id: `worker-0`."""
+    TASK_TYPE = "task_type"
+    GPU = "gpu"
+    """Index of a GPU in its machine."""
+    HOST = "host"
+    """Number of a host in its TPU slice; missing for VMs."""
+    ATTEMPT = "attempt"
+    GENERATION = "generation"
+    """VM generation."""
+
+
+class Reducer(StrEnum):
+    """How series of one group become one."""
+
+    MEAN = "mean"
+    MIN = "min"
+    MAX = "max"
+
+
+class MetricsDeniedError(PermanentError):
+    """The caller may not read metrics, or the API is disabled. The text names the role that is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricQuery:
+    """Points of one metric of a job in (start, end]."""
+
+    job_id: str
+    metric: Metric
+    start: datetime
+    end: datetime
+    replica: str = ""
+    """Replica id; empty: all replicas."""
+    period_s: int = 0
+    """Length of the periods whose means are returned, 60 s or more; 0: the points as they were written."""
+    reducer: Reducer = Reducer.MEAN
+    """How the means of a group's series become one value. It has no effect without a period."""
+    group_by: tuple[Label, ...] = ()
+    """Labels that distinguish groups. It has no effect without a period."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    """One value of a time series."""
+
+    at: datetime
+    """End of the interval or period that the value is about."""
+    value: float
+    """A share; of a counter, bytes per second with a period, and bytes since `since` without one."""
+    since: datetime | None = None
+    """Start of the counter, in points as they were written; None for shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSeries:
+    """One time series of a metric."""
+
+    labels: Mapping[Label, str]
+    """With a period: those of `group_by`. A label that the agent did not write is missing."""
+    points: tuple[MetricPoint, ...]
+    """The oldest first."""
+
+
+class MetricReader(Protocol):
+    """The time series of the agents. A job without any has no series, which is no error."""
+
+    def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
+        """Return the series that have points. Raises MetricsDeniedError or TemporaryError."""
+        ...

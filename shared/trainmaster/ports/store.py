@@ -1,0 +1,213 @@
+"""Stored state: jobs, replicas, ledgers, and facts about all jobs together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.core.transitions.change import Change
+from trainmaster.ports.store_values import (
+    AdmissionToken,
+    JobPosition,
+    Lease,
+    LiveJobs,
+    Loaded,
+    Orphan,
+    PendingEntries,
+    Rejection,
+)
+
+LOST_PEERS_PAGE: Final = 10
+"""Peers in the first page of `Store.lost_peers`. The second one has all others."""
+
+
+class Store(Protocol):
+    """The only durable state. All methods raise TemporaryError for transient errors.
+
+    A read sees every commit that returned before it started.
+    """
+
+    def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
+        """Return the job, and the replica with the key `replica` if there is one. None: there is no such job."""
+        ...
+
+    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
+        """Yield pages of the replica's peers that were away after `since` because of a loss of their own.
+
+        `since` None: at any time in the attempt. Peers whose VM was lost or rebooted, or whose program stalled, come
+        before peers whose program failed. A peer may appear in both groups. Each page is read when the caller requests
+        it, and may be empty.
+        """
+        ...
+
+    def load_attempt(self, job_id: str) -> Loaded | None:
+        """Return the job and all replicas of its current attempt, as of one moment. None: there is no such job."""
+        ...
+
+    def commit(
+        self, loaded: Loaded | None, entry: LedgerEntry, change: Change, admission_token: AdmissionToken | None = None
+    ) -> None:
+        """Write the ledger entry and the changed documents in one atomic step, or nothing.
+
+        Raises AlreadyRecordedError if an entry of that key exists, and ConflictError if a changed document is not as
+        in `loaded`, or if another commit has used an admission token since `admission_token` was taken.
+        """
+        ...
+
+    def entry(self, job_id: str, key: str) -> LedgerEntry | None:
+        """Return the ledger entry with this key."""
+        ...
+
+    def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
+        """Return all ledger entries of the job in the order of their commits."""
+        ...
+
+    def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
+        """Return the job's ledger entries with `at` not before `moment`, in the order of their commits."""
+        ...
+
+    def pending_keys(self, job_id: str) -> tuple[str, ...]:
+        """Return the keys of the job's ledger entries whose effects have not been confirmed."""
+        ...
+
+    def pending_entries(self, loaded: Loaded) -> PendingEntries:
+        """Return the keys of the job's unconfirmed ledger entries. `loaded` is the result of `load_attempt`."""
+        ...
+
+    def is_pending(self, job_id: str, key: str) -> bool:
+        """Return whether the ledger entry exists and its effects have not been confirmed."""
+        ...
+
+    def mark_done(self, job_id: str, keys: Sequence[str], at: datetime) -> None:
+        """Confirm the effects of these entries. Idempotent: the first time stays."""
+        ...
+
+    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
+        """Take the lease until `expires_at`. None: another holder has it, and it has not expired at `now`.
+
+        `holder` is the message id of the delivery that takes the lease. Pub/Sub redelivers a message under the same id
+        after the death of the process that handled it, so the same holder may take its own lease again. Empty: unknown.
+        """
+        ...
+
+    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        """Return the lease with another expiry time. None: it had expired, and another holder has taken it."""
+        ...
+
+    def release_lease(self, lease: Lease) -> None:
+        """Release the lease. Does nothing if another has taken it."""
+        ...
+
+    def jobs_with_pending(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that have unconfirmed effects."""
+        ...
+
+    def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
+        """Confirm that the entry's notification was published. Idempotent. Does nothing if the entry does not exist."""
+        ...
+
+    def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
+        """Return at most `limit` ledger entries of all jobs whose notifications have not been confirmed.
+
+        Entries that this release cannot read are logged as errors and left out.
+        """
+        ...
+
+    def live_jobs(self) -> tuple[Job, ...]:
+        """Return all jobs that have not ended, except unreadable ones."""
+        ...
+
+    def survey_live_jobs(self) -> LiveJobs:
+        """Return all jobs that have not ended, and the ids of those that cannot be read."""
+        ...
+
+    def admission_token(self) -> AdmissionToken:
+        """Return the live jobs with the token that a commit needs to admit one of them."""
+        ...
+
+    def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
+        """Return the token for the next admission, after the caller has admitted this job with `token`.
+
+        Raises ConflictError if another job has been admitted since. The new token has the `jobs` of `token`.
+        """
+        ...
+
+    def count_live(self) -> int:
+        """Return the number of jobs that have not ended."""
+        ...
+
+    def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
+        """Return the newest jobs first, by descending id within one creation time.
+
+        With `after`, return those that follow that position. The position may be that of a job that does not exist.
+        """
+        ...
+
+    def count_by_state(self, label: Label | None = None) -> Mapping[JobState, int]:
+        """Return how many jobs are in each state, including zeros; with `label`, only jobs that have it.
+
+        Trials of tuning jobs and deleted jobs do not count.
+        """
+        ...
+
+    def count_created_since(self, moment: datetime, *, through_api: bool) -> int:
+        """Return how many jobs were created at `moment` or later, through the API or by messages and uploads.
+
+        Trials of tuning jobs do not count.
+        """
+        ...
+
+    def count_ready(self, job_id: str, attempt: int) -> int:
+        """Return how many replicas of the attempt have ever been ready."""
+        ...
+
+    def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        """Return how many replicas of the attempt are in one of these states."""
+        ...
+
+    def reject(self, rejection: Rejection) -> None:
+        """Store the rejection. Idempotent by its key."""
+        ...
+
+    def rejections(self) -> tuple[Rejection, ...]:
+        """Return all rejections."""
+        ...
+
+    def job_of_vm(self, name: str) -> str | None:
+        """Return the id of the job, ended or not, that has a replica whose VM has this name.
+
+        A job that cannot be read owns every VM that is named after it.
+        """
+        ...
+
+    def expire_history(self, job_id: str, at: datetime) -> None:
+        """Let the job's ledger entries and replicas be deleted after `at`. Idempotent.
+
+        They may still be read for some time after it. The job itself stays, because its id stays used.
+        """
+        ...
+
+    def note_stockout(self, stockout: Stockout) -> None:
+        """Store the stockout. Only the latest one of each zone and kind of machine is kept."""
+        ...
+
+    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
+        """Return the stored stockouts of `since` and later."""
+        ...
+
+    def report_orphan(self, orphan: Orphan) -> None:
+        """Store the orphan. Idempotent by instance id: the first report stays."""
+        ...
+
+    def orphans(self) -> tuple[Orphan, ...]:
+        """Return all orphans that were reported and not forgotten."""
+        ...
+
+    def forget_orphan(self, instance_id: str) -> None:
+        """Delete the report of the orphan. Idempotent."""
+        ...

@@ -1,0 +1,112 @@
+"""Values that the Store returns and accepts, besides those of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trainmaster.core.model.job import Job, State
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A state as it was read, with the preconditions for writing it."""
+
+    state: State
+    tokens: Mapping[str, object]
+    """The adapter's version of each document that was read. Keys: `job`, and the keys of replicas."""
+    read_at: Any = None
+    """The adapter's read time of the state if the whole attempt was read as of one moment; else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingEntries:
+    """Ledger entries of one job whose effects have not been confirmed, compared with a state that was read before."""
+
+    included: tuple[str, ...]
+    """Keys of entries that were committed before the state was read: the state contains their changes."""
+    later: tuple[str, ...]
+    """Keys of the other entries: they may have been committed after the state was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPosition:
+    """Position of a job in the job list, which is ordered by creation time, then by id."""
+
+    created_at: datetime
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJobs:
+    """All jobs that have not ended."""
+
+    jobs: tuple[Job, ...]
+    unreadable: tuple[str, ...] = ()
+    """Ids of jobs whose documents this release cannot read. They are logged as errors, and stop no other job."""
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        return (*(job.job_id for job in self.jobs), *self.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionToken:
+    """The right to admit one job, decided on the live jobs as they were when the token was taken.
+
+    A commit that passes the token succeeds only if no other job was admitted in between.
+    """
+
+    token: object
+    """The adapter's version of the admission document."""
+    jobs: tuple[Job, ...]
+    """All jobs that had not ended when the token was taken, except unreadable ones."""
+    unreadable: int = 0
+    """Number of unreadable jobs that had not ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on something alone, until it is released or expires. It saves work; no rule depends on it."""
+
+    name: str
+    token: object
+    """The adapter's version of the lease."""
+    holder: str = ""
+    """Message id of the delivery that took the lease. Empty: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A submission that did not become a job."""
+
+    key: str
+    """Derived from the content, so that a redelivered submission gives the same rejection."""
+    source: str
+    """The object and its generation, or a hash of the message."""
+    job_id: str | None
+    """None if the submission has no readable job id."""
+    problems: tuple[str, ...]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A VM with a job's label, but without a job of that id."""
+
+    instance_id: str
+    """Google's numeric id, which is never used again."""
+    name: str
+    zone: str
+    label: str
+    """Value of the VM's job label."""
+    first_seen_at: datetime
+
+
+class AlreadyRecordedError(Exception):
+    """The ledger already has an entry with this key: the event was judged before.
+
+    It may have been judged by the same process, if the response to its commit was lost.
+    """

@@ -1,0 +1,69 @@
+"""The cost of a job in words and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from trainmaster.core.reporting.phases import Phase
+from trainmaster.cost.job_cost import JobCost
+from trainmaster.cost.sku import Unknown
+
+
+def money_words(amount: Decimal, currency: str, digits: int | None = None) -> str:
+    """Return `1.20 USD`, or `0.0312 USD` below 1. An amount below the last digit is `less than 0.0001 USD`."""
+    digits = digits if digits is not None else 2 if not 0 < amount < 1 else 4
+    smallest = Decimal(10) ** -digits
+    if 0 < amount < smallest:
+        return f"less than {smallest} {currency}"
+    return f"{amount:.{digits}f} {currency}"
+
+
+def cost_sentence(cost: JobCost | Unknown) -> str:
+    """Return the cost in one line, or why it is not known."""
+    if isinstance(cost, Unknown):
+        return f"price not known: {cost.reason}"
+    total = money_words(cost.total, cost.currency)
+    lost = _lost_words(cost)
+    return f"{total} at list prices of {cost.priced_at:%Y-%m-%d}{f', of which {lost}' if lost else ''}"
+
+
+def _lost_words(cost: JobCost) -> str:
+    if not cost.lost_at_most:
+        return ""
+    most = money_words(cost.lost_at_most, cost.currency)
+    if cost.lost_at_least == cost.lost_at_most:
+        return f"{most} for lost work (estimate)"
+    return f"{money_words(cost.lost_at_least, cost.currency)} to {most} for lost work (estimate)"
+
+
+def cost_lines(cost: JobCost | Unknown) -> Iterator[str]:
+    """Yield the total, and a line for each attempt."""
+    yield f"cost: {cost_sentence(cost)}"
+    if isinstance(cost, Unknown):
+        return
+    for attempt, phases in cost.by_attempt.items():
+        shown = [f"{phase} {money_words(phases[phase], cost.currency)}" for phase in Phase if phases.get(phase)]
+        if shown:
+            yield f"cost of attempt {attempt}: {', '.join(shown)}"
+
+
+def cost_view(cost: JobCost | Unknown) -> dict[str, Any]:
+    """Return amounts as decimal texts, so that no digit is lost; or only the reason why they are not known."""
+    if isinstance(cost, Unknown):
+        return {"notKnown": cost.reason}
+    return {
+        "amount": _amount(cost.total),
+        "currency": cost.currency,
+        "pricesOf": cost.priced_at.isoformat(),
+        "attempts": [
+            {"attempt": attempt, "phases": {phase.value: _amount(phases[phase]) for phase in Phase if phase in phases}}
+            for attempt, phases in cost.by_attempt.items()
+        ],
+        "lostWork": {"atLeast": _amount(cost.lost_at_least), "atMost": _amount(cost.lost_at_most)},
+    }
+
+
+def _amount(amount: Decimal) -> str:
+    return f"{amount:.6f}"

@@ -1,0 +1,190 @@
+"""A stored job as the service's API shows it: its field names and time format, and the spec as submitted.
+
+Fields that the service did not have (attempts, replicas, budgets, substitutions) are under one key, `trainmaster`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, public_id
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.rules.messages import with_log_link
+from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.presentation.algorithm_view import algorithm_view, trial_algorithm_view
+from trainmaster.presentation.ml_units import Usage, consumed_ml_units
+
+_BODY_FIELDS: Final = {
+    "trainingInput": "trainingInput",
+    "training_input": "trainingInput",
+    "jobSpec": "jobSpec",
+    "job_spec": "jobSpec",
+    "trainingTaskInputs": "jobSpec",
+    "training_task_inputs": "jobSpec",
+}
+"""Name of a document's body as submitted → its canonical name."""
+
+_TRIAL_STATES: Final = {TrialState.STOPPING: "RUNNING", TrialState.STOPPED: "SUCCEEDED"}
+"""States of trials that the service did not have → its own. It marked a stopped trial as `isTrialStoppedEarly`."""
+
+View = dict[str, Any]
+
+
+def job_view(job: Job, replicas: Iterable[Replica] = (), project: str = "", usage: Usage | None = None) -> View:
+    """Return the service's view of the job and, under `trainmaster`, ours. `replicas`: those of the current attempt."""
+    extension = _extension_view(job, replicas)
+    if usage is not None:
+        extension["usage"] = _usage_view(usage)
+    return {**service_view(job, project=project), EXTENSION: extension}
+
+
+def service_view(job: Job, position: int = 0, project: str = "") -> View:
+    """Return exactly the fields that the service returned, without those that have no value.
+
+    `position`: in the admission queue; 0 for a job that is not in it. With a `project` the message of a failed job
+    links to its log; the stored message does not, because the rules do not know the project.
+    """
+    spec = json.loads(job.spec_json)
+    ml_units = consumed_ml_units(job)
+    view: View = {
+        "jobId": job.job_id,
+        **_body(spec),
+        "createTime": timestamp(job.created_at),
+        "state": job.state.value,
+        "trainingOutput": {
+            **_tuning_view(job),
+            **algorithm_view(job),
+            **({} if ml_units is None else {"consumedMLUnits": ml_units}),
+        },
+        "jobPosition": str(position),
+        "etag": etag(job),
+    }
+    if job.started_at:
+        view["startTime"] = timestamp(job.started_at)
+    if job.ended_at:
+        view["endTime"] = timestamp(job.ended_at)
+    if job.error_message:
+        has_link = bool(project) and job.state is JobState.FAILED
+        message = with_log_link(job.error_message, project, public_id(job.job_id)) if has_link else job.error_message
+        view["errorMessage"] = message
+    if job.labels:
+        view["labels"] = {label.key: label.value for label in job.labels}
+    return view
+
+
+def etag(job: Job) -> str:
+    """Return the version of the job's labels as an opaque text: eight bytes in base64, as the service's."""
+    text = f"{job.job_id}#{job.labels_version}".encode()
+    return base64.b64encode(hashlib.sha256(text).digest()[:8]).decode()
+
+
+def timestamp(at: datetime) -> str:
+    """Format a time as the service did: RFC 3339 in UTC, to the second."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _body(spec: Mapping[str, object]) -> View:
+    return {name: spec[spelling] for spelling, name in _BODY_FIELDS.items() if spelling in spec}
+
+
+def _tuning_view(job: Job) -> View:
+    """Return the trials of a tuning job, the best first. Source: HyperparameterOutput, and responses to real jobs."""
+    tuning = job.tuning
+    if tuning is None:
+        return {}
+    view: View = {
+        "completedTrialCount": str(len(tuning.completed)),
+        "isHyperparameterTuningJob": True,
+        "hyperparameterMetricTag": tuning.metric_tag,
+    }
+    trials = [{**_trial_view(trial, tuning), **trial_algorithm_view(job, trial)} for trial in tuning.best_first()]
+    return {**view, "trials": trials} if trials else view
+
+
+def _trial_view(trial: Trial, tuning: Tuning) -> View:
+    assignments = tuning.assignments(trial.values)
+    view: View = {
+        "trialId": str(trial.number),
+        "hyperparameters": {assignment.name: assignment.value for assignment in assignments},
+        "state": _TRIAL_STATES.get(trial.state, trial.state.value),
+    }
+    if trial.state is TrialState.STOPPED:
+        view["isTrialStoppedEarly"] = True
+    if trial.started_at:
+        view["startTime"] = timestamp(trial.started_at)
+    if trial.ended_at:
+        view["endTime"] = timestamp(trial.ended_at)
+    if trial.measurement:
+        view["finalMetric"] = _metric_view(trial.measurement)
+    if trial.reported:
+        view["allMetrics"] = [_metric_view(measurement) for measurement in trial.reported]
+    return view
+
+
+def _metric_view(measurement: Measurement) -> View:
+    return {"trainingStep": str(measurement.step), "objectiveValue": measurement.value}
+
+
+def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
+    plan = job.plan
+    view: View = {
+        "submitted": describe_origin(job),
+        "attempt": job.attempt,
+        "zone": job.zone,
+        "runtime": plan.runtime,
+        "budgets": {
+            "reruns": _budget_view(job.budgets.reruns_used, RERUNS_MAX),
+            "internalRetries": _budget_view(job.budgets.internal_used, INTERNAL_RETRIES_MAX),
+        },
+        "replicas": [_replica_view(job, replica) for replica in replicas],
+    }
+    if plan.substitutions:
+        view["substitutions"] = [
+            {
+                "field": substitution.field,
+                "requested": substitution.requested,
+                "replacement": substitution.replacement,
+                "reason": substitution.reason,
+            }
+            for substitution in plan.substitutions
+        ]
+    return view
+
+
+def _usage_view(usage: Usage) -> View:
+    """Return the usage without what is unknown."""
+    ml_units = {} if usage.ml_units is None else {"mlUnits": usage.ml_units}
+    cost = {"cost": {"amount": usage.cost.amount, "currency": usage.cost.currency}} if usage.cost else {}
+    return {"machineHours": usage.machine_hours, **ml_units, **cost}
+
+
+def _budget_view(used: int, limit: int) -> View:
+    return {"used": used, "limit": limit}
+
+
+def _replica_view(job: Job, replica: Replica) -> View:
+    return {
+        "taskType": replica.replica_id.task_type.value,
+        "taskIndex": replica.replica_id.index,
+        "state": replica.state.value,
+        "incarnation": replica.incarnation,
+        "vm": vm_name(job.job_id, replica.replica_id),
+        "vmGeneration": replica.vm_generation,
+        "restarts": _budget_view(replica.restarts_used, RESTARTS_MAX),
+        "replaced": replica.replaced,
+        "collateral": replica.collateral,
+    }
+
+
+def display_name(job: Job) -> str:
+    """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
+    name = json.loads(job.spec_json).get("displayName")
+    return name if isinstance(name, str) else ""

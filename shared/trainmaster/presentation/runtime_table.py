@@ -1,0 +1,70 @@
+"""The contents of each runtime version, for `trainmaster runtimes` and docs/runtimes.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainmaster.jobspec.catalog.runtimes import PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES, Runtime
+from trainmaster.jobspec.catalog.service_packages import SERVICE_PACKAGES, package_name
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeRow:
+    """One runtime version."""
+
+    version: str
+    """Value of `runtimeVersion`."""
+    python: str
+    frameworks: tuple[str, ...]
+    """Requirements that only this runtime has."""
+    on_gpus: tuple[str, ...]
+    """Requirements that VMs with GPUs have instead."""
+    on_tpus: tuple[str, ...]
+    """Requirements of frameworks on TPU VMs, whose Python is 3.10; empty: not for TPUs."""
+    image: str
+    """Family of the boot image."""
+    is_default: bool
+
+
+def runtime_rows() -> tuple[RuntimeRow, ...]:
+    """Return the current runtimes, the default first."""
+    return tuple(_row(version, runtime) for version, runtime in RUNTIMES.items())
+
+
+def package_rows() -> tuple[tuple[str, str], ...]:
+    """Return module and requirement of each package that every runtime has."""
+    return tuple(SERVICE_PACKAGES.items())
+
+
+def past_rows() -> tuple[tuple[str, str, str], ...]:
+    """Return the past versions with the same replacement and Pythons: first and last version, Pythons, replacement."""
+    rows: list[tuple[str, str, str]] = []
+    last: tuple[str, str] | None = None
+    for version, past in PAST_RUNTIMES.items():
+        key = (", ".join(past.pythons), past.replaced_by)
+        if key == last:
+            rows[-1] = (f"{rows[-1][0].partition(' to ')[0]} to {version}", *key)
+        else:
+            rows.append((version, *key))
+        last = key
+    return tuple(rows)
+
+
+def _row(version: str, runtime: Runtime) -> RuntimeRow:
+    on_gpus = tuple(package for package in runtime.gpu_packages if package not in runtime.packages)
+    return RuntimeRow(
+        version,
+        runtime.python,
+        _own(runtime.packages),
+        on_gpus,
+        _own(runtime.tpu_packages),
+        runtime.image.rpartition("/")[2],
+        version == RUNTIME_DEFAULT,
+    )
+
+
+def _own(packages: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the requirements that come before those of the service's packages: what the runtime is named after."""
+    shared = {package_name(package) for package in SERVICE_PACKAGES.values()}
+    own = tuple(package for package in packages if package_name(package) not in shared)
+    return own or packages[:1]

@@ -1,0 +1,95 @@
+"""Types of the settings whose text has a form of its own, such as `NAME=VALUE,NAME=VALUE`.
+
+Each function parses the text of an environment variable, and leaves any other value to pydantic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
+from pydantic_settings import NoDecode
+
+from trainmaster.core.intake.named_resources import ResourceKind
+from trainmaster.presentation.price import Price, read_price
+
+_ACCOUNT_NETWORK: Final = "finance@my-project.iam.gserviceaccount.com=trainmaster-finance"
+_REGION: Final = re.compile(r"[a-z]+-[a-z]+[0-9]+")
+_IMAGE: Final = re.compile(r"projects/[^/]+/global/images/(family/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _text(parse: Callable[[str], object]) -> tuple[Any, Any]:
+    """Return the metadata of a type whose text `parse` reads. NoDecode: pydantic-settings does not read it as JSON."""
+    return NoDecode, BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
+
+
+def _items(text: str) -> Iterator[str]:
+    """Yield the items between commas, without empty ones."""
+    return filter(None, (item.strip() for item in text.split(",")))
+
+
+def _parse_price(text: str) -> Price | None:
+    """Parse `0.49 USD`."""
+    return read_price(text) if text else None
+
+
+def _parse_resources(text: str) -> tuple[str, ...]:
+    """Parse `KIND=NAME,KIND=NAME`."""
+    entries = tuple(_items(text))
+    for entry in entries:
+        kind, _, name = entry.partition("=")
+        if kind not in set(ResourceKind) or not name or "*" in name[:-1]:
+            raise ValueError(f"{entry!r} is not KIND=NAME; the kinds are {', '.join(ResourceKind)}")
+    return entries
+
+
+def _parse_account_networks(text: str) -> dict[str, str]:
+    """Parse `ACCOUNT=NETWORK,ACCOUNT=NETWORK`."""
+    networks: dict[str, str] = {}
+    for item in _items(text):
+        account, _, network = item.partition("=")
+        if "@" not in account or not network or account in networks:
+            raise ValueError(f"{item!r} is not ACCOUNT=NETWORK, once each, such as {_ACCOUNT_NETWORK}")
+        networks[account] = network
+    return networks
+
+
+def _parse_regions(text: str) -> tuple[str, ...]:
+    """Parse `us-central1,europe-west4`. Regions need not be in our table: Google adds some every year."""
+    regions = tuple(_items(text))
+    for region in regions:
+        if not _REGION.fullmatch(region):
+            raise ValueError(f"{region!r} is not a region, such as us-central1")
+    return regions
+
+
+def _parse_images(text: str) -> dict[str, str]:
+    """Parse `debian-12=projects/p/global/images/family/mine,…`."""
+    images: dict[str, str] = {}
+    for item in _items(text):
+        family, _, image = item.partition("=")
+        if not family or not _IMAGE.fullmatch(image) or family in images:
+            raise ValueError(f"{item!r} is not FAMILY=projects/P/global/images/[family/]NAME, once each")
+        images[family] = image
+    return images
+
+
+def _parse_limits(text: str) -> dict[str, int]:
+    """Parse `vcpus=450,gpus=8`. Names are not checked: new accelerators come every year."""
+    limits: dict[str, int] = {}
+    for item in _items(text):
+        name, _, count = item.partition("=")
+        if not name or not count.isdecimal() or name in limits:
+            raise ValueError(f"{item!r} is not RESOURCE=NUMBER, once each, such as vcpus=450")
+        limits[name] = int(count)
+    return limits
+
+
+AccountNetworks = Annotated[dict[str, str], *_text(_parse_account_networks)]
+AllowedResources = Annotated[tuple[str, ...], *_text(_parse_resources)]
+BootImages = Annotated[dict[str, str], *_text(_parse_images)]
+Limits = Annotated[dict[str, int], *_text(_parse_limits)]
+Regions = Annotated[tuple[str, ...], *_text(_parse_regions)]
+UnitPrice = Annotated[Price | None, *_text(_parse_price)]

@@ -1,0 +1,86 @@
+"""I3: budgets are recounted from the decisions in the ledger, and compared with what the rules have stored."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+from trainmaster.core.actions import (
+    Action,
+    Budget,
+    ContinueProvisioning,
+    HoldReplica,
+    ReactivateReplica,
+    RefundCharge,
+    ReplaceVm,
+    RerunJob,
+    RestartReplica,
+)
+from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, State
+from trainmaster.core.model.replica import Replica
+from trainmaster.simulator.invariants.violation import ViolationError
+
+COUNTED: Final = ("restarts_used", "replaced", "collateral", "incarnation")
+"""Fields of `Replica` that are recounted."""
+
+
+@dataclass(slots=True)
+class ReplicaCount:
+    """Expected values of the fields of a `Replica` that have the same names."""
+
+    restarts_used: int = 0
+    replaced: int = 0
+    collateral: int = 0
+    incarnation: int = 1
+
+
+@dataclass(slots=True)
+class BudgetCount:
+    """The budgets of one job, counted from its decisions."""
+
+    _replicas: defaultdict[str, ReplicaCount] = field(default_factory=lambda: defaultdict(ReplicaCount))
+    _reruns: int = 0
+    _internal: int = 0
+    _free_reruns: int = 0
+
+    def add(self, action: Action) -> None:
+        """Count the charges and refunds of one more action."""
+        if isinstance(action, RestartReplica | HoldReplica | ReplaceVm | ReactivateReplica):
+            count = self._replicas[action.replica]
+            count.incarnation += 1
+            count.restarts_used += isinstance(action, RestartReplica) and action.charge is Budget.RESTARTS
+            count.collateral += isinstance(action, HoldReplica)
+            count.replaced += isinstance(action, ReplaceVm)
+        if isinstance(action, ContinueProvisioning) and action.lost:
+            self._replicas[action.lost].incarnation += 1
+            self._replicas[action.lost].replaced += 1
+        if isinstance(action, RefundCharge):
+            self._replicas[action.replica].restarts_used -= 1
+            self._replicas[action.replica].collateral += 1
+        if isinstance(action, ReplaceVm) and action.refunds_rerun:
+            self._reruns -= 1
+            self._free_reruns += 1
+        if isinstance(action, RerunJob):
+            self._reruns += action.charge is Budget.RERUNS
+            self._internal += action.charge is Budget.INTERNAL
+            self._free_reruns += action.charge is Budget.FREE
+
+    def check(self, state: State) -> None:
+        """Raise ViolationError unless the stored budgets equal the count and are within their limits."""
+        job = state.job
+        used = (job.budgets.reruns_used, job.budgets.internal_used, job.attempt)
+        if used != (self._reruns, self._internal, 1 + self._reruns + self._internal + self._free_reruns):
+            counted = f"{self._reruns} reruns, {self._internal} internal, {self._free_reruns} free"
+            raise ViolationError(f"I3: stored (reruns, internal, attempt) {used}; counted {counted}")
+        if self._reruns > RERUNS_MAX or self._internal > INTERNAL_RETRIES_MAX:
+            raise ViolationError(f"I3: over the limit: {job.budgets}")
+        for replica in state.replicas:
+            if not 0 <= replica.restarts_used <= RESTARTS_MAX:
+                raise ViolationError(f"I3: over the limit: {replica}")
+            if _stored_count(replica) != self._replicas[replica.key]:
+                raise ViolationError(f"I3: stored {replica}; counted {self._replicas[replica.key]}")
+
+
+def _stored_count(replica: Replica) -> ReplicaCount:
+    return ReplicaCount(**{name: getattr(replica, name) for name in COUNTED})

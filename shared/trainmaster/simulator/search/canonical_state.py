@@ -1,0 +1,94 @@
+"""A digest of a state that is equal for states with the same future.
+
+The rules compare moments with each other (for example whether a peer was lost before or after an incarnation began),
+and with the time windows of `core.timeouts`. Each moment is therefore replaced by its rank among all moments of
+the state, and by which of these windows have passed since. Instance ids are replaced by name and zone, because they
+depend on how many VMs were created before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Final
+
+from trainmaster.core.actions import Ignore
+from trainmaster.core.model.job import Job, LastRerun
+from trainmaster.core.model.replica import PastIncarnation, Replica
+from trainmaster.core.rules.reactivation import replicas_to_reactivate
+from trainmaster.core.timeouts import EARLY_NOTICE_MAX, EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF, LOSS_REPORT_DELAY_MAX
+from trainmaster.flows.reconciliation import LEASE_S
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.store import MemoryStore
+
+WINDOWS: Final = (
+    EARLY_NOTICE_MAX, EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF, LOSS_REPORT_DELAY_MAX, timedelta(seconds=LEASE_S)
+)  # fmt: skip
+"""The windows that can pass during a search. The others are at least fifteen minutes long."""
+CONSTANT: Final = ("spec_json", "plan", "version", "last_rerun", "past")
+"""Fields that are equal in all states of a search, that only count writes, or that are compared separately."""
+
+Stored = Job | LastRerun | Replica | PastIncarnation
+
+_LOST_VM_ID: Final = re.compile(r"-[^-]+-lost$")
+"""The part of a loss's key that depends on how many VMs were created before."""
+
+
+def canonical_digest(store: MemoryStore, fleet: MemoryFleet, job_id: str, now: datetime, other_state: object) -> bytes:
+    """Return the digest. `other_state` is the rest of the state, as values whose repr shows everything."""
+    loaded = store.load_attempt(job_id)
+    if loaded is None:
+        return hashlib.sha256(repr(other_state).encode()).digest()
+    job, replicas = loaded.state.job, loaded.state.replicas
+    vms = fleet.list_vms(job_id)
+    vm_by_id = {vm.instance_id: (vm.name, vm.zone) for vm in vms}
+    past = [ended for replica in replicas for ended in replica.past]
+    moments = sorted({at for item in (job, job.last_rerun, *replicas, *past) for at in _moments(item)})
+    ages = {at: (rank, _passed_windows(at, now)) for rank, at in enumerate(moments)}
+    is_leased = store.copy().take_lease(job_id, now, now) is None
+    state = (
+        is_leased,
+        _canonical(job, ages, vm_by_id),
+        _canonical(job.last_rerun, ages, vm_by_id),
+        [_canonical(replica, ages, vm_by_id) for replica in replicas],
+        [[_canonical(ended, ages, vm_by_id) for ended in replica.past] for replica in replicas],
+        [replica.key for replica in replicas_to_reactivate(loaded.state)],
+        sorted(
+            (_LOST_VM_ID.sub("-lost", entry.key), entry.is_pending, isinstance(entry.decision.action, Ignore))
+            for entry in store.ledger(job_id)
+        ),
+        sorted((vm.name, vm.vm_generation, vm.zone, vm.status, repr(vm.directive)) for vm in vms),
+        other_state,
+    )
+    return hashlib.sha256(repr(state).encode()).digest()
+
+
+def _moments(item: Stored | None) -> list[datetime]:
+    """Return all times that a stored document contains, whether or not a rule reads them today."""
+    values = [getattr(item, entry.name) for entry in fields(item)] if item else []
+    return [value for value in values if isinstance(value, datetime)]
+
+
+def _passed_windows(at: datetime, now: datetime) -> tuple[bool, ...]:
+    return tuple(now - at > window for window in WINDOWS)
+
+
+def _canonical(
+    item: Stored | None,
+    ages: Mapping[datetime, object],
+    vm_by_id: Mapping[str, object],
+) -> list[tuple[str, object]]:
+    """Return every field of a stored document: times by their age, instance ids by the VM that has them."""
+    values: list[tuple[str, object]] = []
+    for entry in fields(item) if item else ():
+        value = getattr(item, entry.name)
+        if isinstance(value, datetime):
+            value = ages[value]
+        elif entry.name == "instance_id" and value is not None:
+            value = vm_by_id.get(value, "gone")
+        if entry.name not in CONSTANT:
+            values.append((entry.name, value))
+    return values

@@ -1,0 +1,99 @@
+"""Function invocations of the exhaustive search: the real flows over a node's store and fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+from trainmaster.errors import TemporaryError
+from trainmaster.flows import provision, replica_exit, submit, sweep, vm_ready
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.reconciliation import LEASE_S
+from trainmaster.flows.record import Deps
+from trainmaster.memory.bus import MemoryBus
+from trainmaster.messaging import agent_messages, internal_requests, topics
+from trainmaster.ports import Bus, Fleet, Store
+from trainmaster.simulator.search.node import Message, Node
+from trainmaster.simulator.world.function_ports import (
+    FunctionCrashed,
+    InterceptedPort,
+    SimAddressBook,
+    run_sequentially,
+)
+from trainmaster.simulator.world.scheduler import START
+
+Intercept = Callable[[str, Callable[[], Any]], Any]
+
+
+def run_sweep(node: Node) -> None:
+    """Run the sweep on this node, after the leases of crashed functions have expired."""
+    node.ticks += int(LEASE_S) + 1
+    bus = MemoryBus()
+    sweep.handle(_deps(node, bus, lambda _, call: call()))
+    _collect(node, bus)
+
+
+def deliver(node: Node, message: Message, crash_before: int = 0) -> int:
+    """Deliver a message to its function and return the number of port calls that the function made.
+
+    The function crashes before its port call number `crash_before`; 0 means that it does not. The message stays
+    pending unless it is acknowledged.
+    """
+    calls = 0
+
+    def intercept(_: str, call: Callable[[], Any]) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == crash_before:
+            raise FunctionCrashed
+        return call()
+
+    bus = MemoryBus()
+    deps = _deps(node, bus, intercept)
+    topic, data = message[0], message[1].encode()
+    node.remove_pending(message)
+    try:
+        match topic:
+            case topics.SUBMIT:
+                submit.handle(data, "gs://b/jobs/j.yaml#1", deps)
+            case topics.VM_READY:
+                vm_ready.handle(agent_messages.decode_vm_ready(data), deps)
+            case topics.REPLICA_EXIT:
+                replica_exit.handle(agent_messages.decode_replica_exit(data), deps)
+            case _:
+                fleet = cast("Fleet", InterceptedPort(node.fleet, intercept))
+                machines = FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
+                provision.handle(internal_requests.decode_provision(data), machines, deps)
+    except (FunctionCrashed, TemporaryError):
+        node.add_pending(message)
+    _collect(node, bus)
+    return calls
+
+
+def provision_request(job_id: str) -> Message:
+    """Return the message that asks `provision` to look at this job."""
+    return topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)).decode()
+
+
+def _deps(node: Node, bus: MemoryBus, intercept: Intercept) -> Deps:
+    node.ticks += 1
+    now = START + timedelta(seconds=node.ticks)
+    store = cast("Store", InterceptedPort(node.store, intercept))
+    return Deps(store, cast("Bus", InterceptedPort(bus, intercept)), clock=lambda: now, sleep=lambda _: None)
+
+
+def _collect(node: Node, bus: MemoryBus) -> None:
+    for message in bus.drain():
+        is_provision = message.topic == topics.PROVISION
+        node.add_pending(_without_entry(message.data) if is_provision else (message.topic, message.data.decode()))
+
+
+def _without_entry(data: bytes) -> Message:
+    """Return the provision request as the sweep sends it. A request per ledger entry would multiply the states."""
+    request = internal_requests.decode_provision(data)
+    return (
+        provision_request(request.job_id)
+        if isinstance(request, internal_requests.ProvisionRequest)
+        else (topics.PROVISION, data.decode())
+    )

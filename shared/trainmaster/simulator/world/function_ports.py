@@ -1,0 +1,62 @@
+"""The ports of a simulated function invocation, and the faults that their calls may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from trainmaster.core.model.replica import Replica
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.memory.store import MemoryStore
+
+
+class FunctionCrashed(BaseException):
+    """The function instance ended in the middle of an invocation. Not an Exception, so that no flow catches it."""
+
+
+class InterceptedPort:
+    """A port whose calls all go through `intercept(name, call)`, which decides whether and when `call` is applied."""
+
+    def __init__(self, port: object, intercept: Callable[[str, partial[Any]], Any]) -> None:
+        self._port, self._intercept = port, intercept
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._port, name)
+        return lambda *args, **kwargs: self._intercept(name, partial(method, *args, **kwargs))
+
+
+class SplitReads:
+    """A store that reads lost peers in requests of their own, as on Firestore. `between` runs before each of them."""
+
+    def __init__(self, store: MemoryStore, between: Callable[[], None]) -> None:
+        self._store, self._between = store, between
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
+        self._between()
+        for page in self._store.lost_peers(job_id, replica, since):
+            yield page
+            self._between()
+
+
+class SimAddressBook:
+    """Implements `trainmaster.ports.AddressBook`."""
+
+    def address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}:2222"
+
+
+def run_sequentially(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all tasks to their end, then raise the first error: what `provision.in_threads` promises, without threads."""
+    first: Exception | None = None
+    for task in tasks:
+        try:
+            task()
+        except (TemporaryError, PermanentError) as error:
+            first = first or error
+    if first:
+        raise first

@@ -1,0 +1,215 @@
+"""The Cloud Functions: the real flows, with clocks and ports in which every call may fail.
+
+    deliver ──► flow ──► port call ──┬── the instance crashes before the call, or after it was applied
+                                     ├── the call fails (TemporaryError), applied or not
+                                     └── the invocation is suspended: other invocations, agents and VMs continue
+
+A suspended invocation runs the other actions *inside* its port call, so that their effects lie between two of its own
+steps. This gives every interleaving in which the later invocation ends first, without threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, cast
+
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.rules.admission_queue import Limits
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import (
+    maintenance,
+    provision,
+    replica_exit,
+    submit,
+    sweep,
+    upload,
+    user_requests,
+    vm_ready,
+)
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.record import Deps
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging.push import Message
+from trainmaster.ports import Bus, Fleet, Objects, Store
+from trainmaster.simulator.world.bus import SimBus
+from trainmaster.simulator.world.context import Context
+from trainmaster.simulator.world.fleet import SimFleet
+from trainmaster.simulator.world.function_ports import (
+    FunctionCrashed,
+    InterceptedPort,
+    SimAddressBook,
+    SplitReads,
+    run_sequentially,
+)
+from trainmaster.simulator.world.user_actions import CANCEL, DELETE, LABEL
+
+SUSPENDED_S: Final = (0.01, 12.0)
+JITTER_S: Final = 1.0
+ALGORITHMS: Final = f"gs://stage/algorithms/{'0' * 64}/algorithms.whl"
+"""Address of the package of the built-in algorithms. Nothing downloads it."""
+PROVISION_WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""The waits of `provision` between two rounds. Any other wait of a flow is jitter after a lost race."""
+USER_ACTIONS: Final = (CANCEL, DELETE, LABEL)
+COMMIT: Final = "commit"
+"""The store's method that changes a job."""
+READ_QUEUE: Final = "admission_token"
+"""The store's method that reads all live jobs for an admission pass."""
+
+
+@dataclass(slots=True)
+class QueueRead:
+    """When an invocation last began to read the admission queue."""
+
+    at: float | None = None
+
+
+@dataclass(slots=True)
+class Functions:
+    """All functions of the installation."""
+
+    context: Context
+    store: MemoryStore
+    bus: SimBus
+    fleet: SimFleet
+    objects: MemoryObjects
+    on_change: Callable[[str, float | None], None]
+    """Called after every commit: with the job's id, and when the invocation last read the admission queue."""
+    limits: Limits = field(default_factory=dict)
+    running: int = 0
+    """Invocations that have not ended, among them the suspended ones."""
+    invocations: int = 0
+    _instances_max: int = field(init=False)
+    _store: MemoryStore | SplitReads = field(init=False)
+    """The store as functions read it."""
+    _handlers: dict[str, Callable[[Message, Deps], object]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        faults = self.context.faults
+        self._instances_max = faults.instances_max
+        self._store = SplitReads(self.store, self._split) if faults.split_reads else self.store
+        self._handlers = {
+            topics.SUBMIT: lambda message, deps: submit.handle(message.data, message.attributes.get("source"), deps),
+            topics.VM_READY: lambda message, deps: vm_ready.handle(agent_messages.decode_vm_ready(message.data), deps),
+            topics.REPLICA_EXIT: lambda message, deps: replica_exit.handle(
+                agent_messages.decode_replica_exit(message.data), deps
+            ),
+            topics.MAINTENANCE: lambda message, deps: maintenance.handle(
+                google_events.decode_maintenance(message.data), deps
+            ),
+            topics.PROVISION: lambda message, deps: provision.handle(
+                internal_requests.decode_provision(message.data),
+                self._machines(),
+                deps,
+                message.published_at,
+                message.message_id,
+            ),
+            topics.SWEEP: lambda _, deps: sweep.handle(deps),
+            topics.UPLOAD: lambda message, deps: upload.handle(
+                google_events.decode_upload(message.attributes, message.data),
+                cast("Objects", InterceptedPort(self.objects, self._intercept)),
+                deps,
+            ),
+            CANCEL: lambda message, deps: user_requests.cancel_job(_parse_action(message.data)[0], "a user", deps),
+            DELETE: lambda message, deps: user_requests.delete_job(*_parse_action(message.data), deps, by="a user"),
+            LABEL: lambda message, deps: user_requests.change_labels(
+                _parse_action(message.data)[0], {"a": "b"}, _parse_action(message.data)[1], None, deps, by="a user"
+            ),
+        }
+
+    def deliver(self, topic: str, message: Message) -> bool | None:
+        """Handle one message, with the acknowledgement policy of `trainmaster.messaging.push`. See `bus.Deliver`.
+
+        Any exception that the policy does not name is a bug, and is raised to the caller.
+        """
+        if self.running >= self._instances_max:
+            return None
+        self.running += 1
+        self.invocations += 1
+        name = topic.removeprefix("trainmaster-")
+        self.context.log("invoke", name, f"#{self.invocations}")
+        try:
+            self._handlers[topic](message, self._deps())
+        except FunctionCrashed:
+            self.context.log("crashed", name)
+            return False
+        except TemporaryError as error:
+            self.context.log("retry", name, error)
+            return False
+        except PermanentError as error:
+            if topic not in USER_ACTIONS:  # a user gets the error as the answer
+                self.bus.publish(topics.DEAD_LETTER, message.data, {"function": name})
+            self.context.log("rejected", name, error)
+        finally:
+            self.running -= 1
+        return True
+
+    def sleep(self, seconds: float) -> None:
+        self.context.scheduler.run_until(self.context.now + seconds)
+
+    def _deps(self) -> Deps:
+        skew_s = self.context.faults.skew_s
+        skew_s = self.context.between(-skew_s, skew_s) if skew_s else 0.0
+        return Deps(
+            cast("Store", InterceptedPort(self._store, partial(self._intercept, queue_read=QueueRead()))),
+            cast("Bus", InterceptedPort(self.bus, self._intercept)),
+            clock=lambda: self.context.scheduler.clock(skew_s),
+            sleep=self._sleep_of_flow,
+            notifications=cast("Bus", InterceptedPort(self.bus, self._intercept)),
+            limits=self.limits,
+            algorithms=ALGORITHMS,
+        )
+
+    def _machines(self) -> FleetDeps:
+        fleet = cast("Fleet", InterceptedPort(self.fleet, self._intercept))
+        return FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
+
+    def _sleep_of_flow(self, seconds: float) -> None:
+        """Sleep. Jitter, which the flow drew from a generator without a seed, is drawn from the history's generator."""
+        self.sleep(seconds if seconds in PROVISION_WAITS_S else self.context.between(0, JITTER_S))
+
+    def _intercept(self, name: str, call: partial[Any], queue_read: QueueRead | None = None) -> Any:
+        context, faults = self.context, self.context.faults
+        drawn = context.rng.random()
+        if drawn < faults.crash:
+            if drawn < faults.crash / 2:
+                self._apply(name, call, queue_read)
+            raise FunctionCrashed(name)
+        drawn -= faults.crash
+        if drawn < faults.temporary_error:
+            if drawn < faults.temporary_error / 2:
+                self._apply(name, call, queue_read)
+            raise TemporaryError(f"simulated error in {name}")
+        drawn -= faults.temporary_error
+        if drawn >= faults.suspend:
+            return self._apply(name, call, queue_read)
+        if drawn < faults.suspend / 2:
+            self.sleep(context.between(*SUSPENDED_S))
+            return self._apply(name, call, queue_read)
+        result = self._apply(name, call, queue_read)
+        self.sleep(context.between(*SUSPENDED_S))
+        return result
+
+    def _split(self) -> None:
+        """Let other actions run between two requests of one read."""
+        if self.context.chance(self.context.faults.split_reads):
+            self.sleep(self.context.between(*SUSPENDED_S))
+
+    def _apply(self, name: str, call: partial[Any], queue_read: QueueRead | None) -> Any:
+        if name == READ_QUEUE and queue_read is not None:
+            queue_read.at = self.context.now
+        result = call()
+        if name == COMMIT:
+            entry: LedgerEntry = call.args[1]
+            self.on_change(entry.job_id, queue_read.at if queue_read else None)
+        return result
+
+
+def _parse_action(data: bytes) -> tuple[str, str]:
+    """Return job id and request id of a user's action."""
+    document = json.loads(data)
+    return document["job_id"], document["request_id"]

@@ -1,0 +1,41 @@
+"""The service behind the function `api`, with the project's IAM behind a cache."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from functools import cache
+
+from trainmaster.api.cached_access import CachedAccess
+from trainmaster.api.quotas import Bucket
+from trainmaster.api.request import Service
+from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.ports import Access
+from trainmaster.settings import settings
+from trainmaster.wiring.intake_deps import intake_deps
+
+
+@cache
+def access() -> Access:
+    values = settings()
+    permissions = values.iam_endpoint, values.iam_accounts_endpoint
+    about_tokens = values.iam_people_endpoint, values.iam_tokens_endpoint
+    return CachedAccess(ProjectAccess(values.project, *permissions, *about_tokens), time.monotonic)
+
+
+@cache
+def requests() -> Bucket:
+    return Bucket(settings().requests_per_minute, time.monotonic)
+
+
+def service() -> Service:
+    values = settings()
+    return Service(
+        project=values.project,
+        deps=intake_deps(),
+        access=access(),
+        new_id=lambda: uuid.uuid4().hex,
+        service_account=values.worker_service_account,
+        jobs_per_minute=values.jobs_per_minute,
+        requests=requests(),
+    )

@@ -1,0 +1,21 @@
+"""Authentication of senders, with Google's keys for identity tokens and the installation's service account."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from trainmaster.flows.authenticate import AuthDeps
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.ports import Tokens
+from trainmaster.settings import settings
+from trainmaster.wiring import core_services
+
+
+@cache
+def tokens() -> Tokens:
+    return IdentityTokens(settings().identity_keys)
+
+
+def auth_deps() -> AuthDeps:
+    values = settings()
+    return AuthDeps(tokens(), core_services.deps().store, values.project, values.worker_service_account)

@@ -1,0 +1,68 @@
+"""The adapters that every function needs: Firestore, Pub/Sub and Cloud Logging. Each is built at its first use."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from functools import cache
+
+from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind
+from trainmaster.flows.record import Deps
+from trainmaster.gcp import clients
+from trainmaster.gcp.firestore.store import FirestoreStore
+from trainmaster.gcp.job_log import CloudJobLog
+from trainmaster.gcp.pubsub_bus import PubsubBus, as_temporary_error
+from trainmaster.ports import Bus, JobLog, Store
+from trainmaster.settings import settings
+
+
+@cache
+def store() -> Store:
+    return FirestoreStore(clients.firestore_client(settings().project))
+
+
+@cache
+def bus() -> Bus:
+    return PubsubBus(clients.publisher(), settings().project)
+
+
+@cache
+def notifications() -> Bus | None:
+    """Return where job notifications are published; None: the installation has none."""
+    values = settings()
+    return PubsubBus(clients.publisher(), values.project, as_temporary_error) if values.notifications else None
+
+
+@cache
+def job_log() -> JobLog:
+    values = settings()
+    return CloudJobLog(values.project, values.logging_endpoint)
+
+
+def allowed_resources() -> AllowedResources:
+    """Return the resources that every job may name: those of the setting, and the installation's own."""
+    values = settings()
+    is_full_name = values.network.startswith("projects/")
+    network = values.network if is_full_name else f"projects/{values.project}/{values.network}"
+    own = [f"{ResourceKind.NETWORK}={network}"]
+    if values.worker_service_account:
+        own.append(f"{ResourceKind.SERVICE_ACCOUNT}={values.worker_service_account}")
+    return AllowedResources(values.project, (*values.allowed_resources, *own))
+
+
+@cache
+def deps() -> Deps:
+    return Deps(
+        store(),
+        bus(),
+        clock=lambda: datetime.now(UTC),
+        sleep=time.sleep,
+        notifications=notifications(),
+        leaves_notifications=settings().notifications is None,
+        job_log=job_log(),
+        limits=settings().limits,
+        allowed=allowed_resources(),
+        algorithms=settings().algorithms,
+        messages_per_minute=settings().messages_per_minute,
+        regions=settings().regions,
+    )

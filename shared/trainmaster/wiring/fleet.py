@@ -1,0 +1,65 @@
+"""Compute Engine and Cloud TPU, for the function `provision`: no other function may create or delete VMs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Final
+
+from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.gcp.addresses import DnsAddresses, EmulatorAddresses
+from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.fleets import Fleets
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster.ports import AddressBook, Fleet
+from trainmaster.settings import Addressing, settings
+from trainmaster.wiring.agent_files import agent_files
+
+THREADS: Final = 24
+METRICS_OFF: Final = "off"
+
+
+def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all tasks to their end, in parallel, and then raise the first error: a slow task delays no other."""
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        futures = [pool.submit(task) for task in tasks]
+    for future in futures:
+        future.result()
+
+
+@cache
+def fleet_deps() -> FleetDeps:
+    values = settings()
+    defaults = VmDefaults(
+        project=values.project,
+        service_account=values.worker_service_account,
+        network=values.network,
+        subnetwork=values.subnetwork,
+        account_networks=values.account_networks,
+        images=values.boot_images,
+    )
+    compute = ComputeFleet(defaults, endpoint=values.compute_endpoint, wait_s=values.operation_wait_s)
+    fleet = Fleets(compute, _tpu_fleet(defaults) if values.tpu else None)
+    # Set on every VM, because the metadata of the project may enable it for VMs that do not set it.
+    serial_port_logging = {"serial-port-logging-enable": str(values.serial_port_logging).upper()}
+    package_index = {"trainmaster-package-index": values.package_index} if values.package_index else {}
+    metrics = {"trainmaster-metrics": values.metrics} if values.metrics != METRICS_OFF else {}
+    # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their own.
+    os_login = {"enable-oslogin": "TRUE"} if values.ssh else {}
+    metadata = {**agent_files(values.agent), **serial_port_logging, **package_index, **metrics, **os_login}
+    return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads)
+
+
+def _tpu_fleet(defaults: VmDefaults) -> Fleet:
+    from trainmaster.gcp.tpu_fleet import TpuFleet  # 0.2 s that only installations with TPUs pay
+
+    values = settings()
+    return TpuFleet(defaults, endpoint=values.tpu_endpoint, wait_s=values.operation_wait_s)
+
+
+def addresses() -> AddressBook:
+    values = settings()
+    if values.addressing is Addressing.EMULATOR:
+        return EmulatorAddresses(values.compute_endpoint)
+    return DnsAddresses(values.project)

@@ -1,0 +1,14 @@
+"""Cloud Logging as `trainmaster logs` reads it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.settings import settings
+
+
+@cache
+def log_entries() -> LogEntries:
+    values = settings()
+    return LogEntries(values.project, values.logging_endpoint)

@@ -1,0 +1,14 @@
+"""Cloud Monitoring as the console and `trainmaster jobs top` read it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from trainmaster.gcp.monitoring_metrics import MonitoringMetrics
+from trainmaster.settings import settings
+
+
+@cache
+def metric_reader() -> MonitoringMetrics:
+    values = settings()
+    return MonitoringMetrics(values.project, values.monitoring_endpoint)

@@ -1,0 +1,14 @@
+"""Cloud Storage, for `upload`, the functions that create jobs, and the command line."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from trainmaster.gcp import clients
+from trainmaster.gcp.storage_objects import StorageObjects
+from trainmaster.ports import Objects
+
+
+@cache
+def objects() -> Objects:
+    return StorageObjects(clients.storage_client())
