@@ -1,4 +1,4 @@
-"""The first event of each function, for `bench_cold`: it is loaded, judged and committed, on real emulators.
+"""The first event of each function, for `cold_starts`: it is loaded, judged and committed, on real emulators.
 
 An agent's event has the identity token of its VM, signed as Google signs it: verifying one is part of the work.
 """

@@ -1,6 +1,6 @@
 """The first process of an emulated VM: runs the startup script and is the ancestor of all processes of the VM.
 
-`compute.powered_vm` runs this file without site packages, because there is one process for each VM:
+`machines.powered_vm` runs this file without site packages, because there is one process for each VM:
 
     emulator ──stdin (held open)──► vm_init ──► bash startup-script ──► agent ──► training program (own session)
 

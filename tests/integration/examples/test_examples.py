@@ -20,7 +20,7 @@ from rich.console import Console
 
 from examples import package as packages
 from trainmaster.agent.metric.trial_metric import parse_measurements
-from trainmaster.agent.results import Measurement
+from trainmaster.agent.model.results import Measurement
 from trainmaster.cli.local.example_stack import RunningStack
 from trainmaster.cli.local.example_upload import upload
 from trainmaster.cli.local.job_monitor import Report

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from tests.support.jobs import a_job, a_plan, a_spec
-from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
+from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.environment import environment_of
 from trainmaster.core.cluster.environment import environment
 from trainmaster.core.cluster.tf_config import Cluster

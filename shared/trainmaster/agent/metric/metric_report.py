@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from trainmaster.agent.control.vm_config import IncarnationKey
     from trainmaster.agent.google_http.metadata_server import MetadataServer
     from trainmaster.agent.metric.trial_metric import TrialMetric
+    from trainmaster.agent.model.vm_config import IncarnationKey
     from trainmaster.agent.reporting.serial_console import Console
 
 PATH = "instance/guest-attributes/trainmaster/metric"

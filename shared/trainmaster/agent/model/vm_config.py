@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainmaster.agent.control.number_ranges import expand, expand_cluster
+from trainmaster.agent.model.number_ranges import expand, expand_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
