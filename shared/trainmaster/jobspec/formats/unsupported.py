@@ -13,7 +13,7 @@ from typing import Final
 
 from trainmaster.jobspec.formats.base_model import WireModel
 from trainmaster.jobspec.formats.vertex_pipeline import CUSTOM_TASK
-from trainmaster.jobspec.reading.problems import FieldPath, Problems
+from trainmaster.jobspec.problems import FieldPath, Problems
 
 
 @dataclass(frozen=True, slots=True)
