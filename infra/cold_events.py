@@ -20,12 +20,12 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.messaging import topics
 from trainmaster.wiring.agent_archive import agent_archive, agent_uri
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.process import processes
+from trainmaster_emulators.process.backends import require_backend
+from trainmaster_emulators.process.service import Running, stop, wait_ready
 from trainmaster_emulators.services import firestore, iam, pubsub, storage
 from trainmaster_emulators.services.iap_issuer import IapIssuer
-from trainmaster_emulators.stack import processes
-from trainmaster_emulators.stack.backends import require_backend
-from trainmaster_emulators.stack.service import Running, stop, wait_ready
 
 PROJECT: Final = "my-project"
 BUCKET: Final = "bucket"

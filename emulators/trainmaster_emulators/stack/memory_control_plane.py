@@ -32,8 +32,8 @@ from trainmaster.messaging import agent_messages, google_events, internal_reques
 from trainmaster.ports import JobLog, Objects
 from trainmaster.settings import settings
 from trainmaster_emulators.browser_guard import GuardedHandler
-from trainmaster_emulators.stack.loopback import CallError, call
-from trainmaster_emulators.stack.processes import LOOPBACK
+from trainmaster_emulators.process.loopback import CallError, call
+from trainmaster_emulators.process.processes import LOOPBACK
 
 PUBLISH: Final = re.compile(r"^/v1/projects/[^/]+/topics/([^/:]+):publish$")
 REDELIVERY_S: Final = 1.0

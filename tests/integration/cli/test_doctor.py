@@ -30,9 +30,9 @@ from trainmaster.messaging import agent_messages, google_events, topics
 from trainmaster.ports import Orphan
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services
+from trainmaster_emulators.process import state
+from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services import iam, pubsub, storage
-from trainmaster_emulators.stack import state
-from trainmaster_emulators.stack.loopback import call
 
 REGION = "us-central1"
 

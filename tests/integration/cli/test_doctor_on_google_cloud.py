@@ -22,8 +22,8 @@ from trainmaster.gcp.inspection import Endpoints, Inspection
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.settings import settings
+from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam
-from trainmaster_emulators.stack.state import ROOT
 
 PROJECT, REGION = "my-project", "us-central1"
 

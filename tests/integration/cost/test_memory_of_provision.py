@@ -43,7 +43,7 @@ EMULATOR_WITHOUT_PROCESSES: Final = """
 import sys
 from datetime import UTC, datetime
 from trainmaster_emulators.compute.__main__ import main
-from trainmaster_emulators.compute.vm_power import VmPower
+from trainmaster_emulators.machines.vm_power import VmPower
 
 def on(self, instance, **_):
     instance.started_at = datetime.now(UTC)

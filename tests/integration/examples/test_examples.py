@@ -26,7 +26,7 @@ from trainmaster.cli.local.example_upload import upload
 from trainmaster.cli.local.job_monitor import Report
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.memory.objects import MemoryObjects
-from trainmaster_emulators.stack.state import StackConfig
+from trainmaster_emulators.process.state import StackConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"

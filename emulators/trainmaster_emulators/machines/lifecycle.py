@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.compute.api_errors import OperationError, internal_error, too_few_created
-from trainmaster_emulators.compute.catalog import Links
-from trainmaster_emulators.compute.injected_faults import FaultInjector
-from trainmaster_emulators.compute.instance_registry import InstanceRegistry
-from trainmaster_emulators.compute.instances import Instance, Status
-from trainmaster_emulators.compute.operations import SYSTEM, Operation, OperationStore
-from trainmaster_emulators.compute.vm_metadata import NO_MAINTENANCE
-from trainmaster_emulators.compute.vm_power import VmPower
-from trainmaster_emulators.compute.vm_transitions import SystemEventSink, Timing, VmTransitions, discard_system_event
+from trainmaster_emulators.machines.api_errors import OperationError, internal_error, too_few_created
+from trainmaster_emulators.machines.catalog import Links
+from trainmaster_emulators.machines.injected_faults import FaultInjector
+from trainmaster_emulators.machines.instance_registry import InstanceRegistry
+from trainmaster_emulators.machines.instances import Instance, Status
+from trainmaster_emulators.machines.operations import SYSTEM, Operation, OperationStore
+from trainmaster_emulators.machines.vm_metadata import NO_MAINTENANCE
+from trainmaster_emulators.machines.vm_power import VmPower
+from trainmaster_emulators.machines.vm_transitions import SystemEventSink, Timing, VmTransitions, discard_system_event
 
 PREEMPTION_NOTICE_S: Final = 30.0
 """Source: Compute gives a Spot VM 30 s between the ACPI signal and power-off."""

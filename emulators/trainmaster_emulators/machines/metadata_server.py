@@ -17,8 +17,8 @@ from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from trainmaster_emulators.browser_guard import GuardedHandler
-from trainmaster_emulators.compute.metadata_tree import ROOT, MetadataTree, Response, error_response
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.machines.metadata_tree import ROOT, MetadataTree, Response, error_response
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 
 IDLE_TIMEOUT_S: Final = 600.0
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainmaster_emulators.compute.instances import Instance
-from trainmaster_emulators.compute.metadata_server import MetadataServer
-from trainmaster_emulators.compute.metadata_tree import MetadataTree
-from trainmaster_emulators.compute.powered_vm import SYSTEM_PATH, PoweredVm
-from trainmaster_emulators.compute.vm_metadata import Project, build_tree, vm_identity
-from trainmaster_emulators.compute.vm_python import create_overlay
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
+from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.machines.metadata_server import MetadataServer
+from trainmaster_emulators.machines.metadata_tree import MetadataTree
+from trainmaster_emulators.machines.powered_vm import SYSTEM_PATH, PoweredVm
+from trainmaster_emulators.machines.vm_metadata import Project, build_tree, vm_identity
+from trainmaster_emulators.machines.vm_python import create_overlay
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 
 BootEvent = Callable[[Instance, int], None]
 """Callback for an event of one power-on of a VM: the instance, and its `boots` at that power-on."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from trainmaster_emulators.compute.api_errors import ApiError, Json, rate_limited
+from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limited
 
 
 @dataclass(frozen=True, slots=True)

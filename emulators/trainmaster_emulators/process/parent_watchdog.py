@@ -9,7 +9,7 @@
   the container engine; the watchdog finds them by their label, the stack's id.
 - The watchdog is killed: the kernel sends the supervisor a signal (PR_SET_PDEATHSIG), and it stops in order.
 
-Run as `python -m trainmaster_emulators.stack.parent_watchdog [--lifeline] PROGRAM ARG…`.
+Run as `python -m trainmaster_emulators.process.parent_watchdog [--lifeline] PROGRAM ARG…`.
 The exit status is the supervisor's.
 `--lifeline`: stop when standard input closes.
 """
@@ -28,7 +28,7 @@ from typing import Final
 
 import psutil
 
-from trainmaster_emulators.stack import exec_with_parent, processes
+from trainmaster_emulators.process import exec_with_parent, processes
 
 PR_SET_CHILD_SUBREAPER: Final = 36  # Source: <linux/prctl.h>
 POLL_S: Final = 0.1

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.compute.api_errors import Json, invalid
+from trainmaster_emulators.machines.api_errors import Json, invalid
 
 Mask = dict[str, "Mask"]
 """Selected fields; an empty mask selects everything below."""

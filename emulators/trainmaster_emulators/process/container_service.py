@@ -1,6 +1,6 @@
 """Run one emulator in a container, in the foreground, on machines without the Cloud SDK.
 
-    python -m trainmaster_emulators.stack.container_service VOLUME LOCALHOST IMAGE ARG…
+    python -m trainmaster_emulators.process.container_service VOLUME LOCALHOST IMAGE ARG…
 
 The container uses the host's network, because Pub/Sub pushes to functions that listen on the loopback address.
 
@@ -16,7 +16,7 @@ import os
 import sys
 from typing import Final
 
-from trainmaster_emulators.stack import processes
+from trainmaster_emulators.process import processes
 
 GOOGLE: Final = "gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators"
 """Contains the emulators and Java. Source: https://cloud.google.com/sdk/docs/downloads-docker."""
@@ -39,7 +39,15 @@ def command(image: str, arguments: list[str], volume: str = "", localhost: str =
 
     `volume`: a folder to mount at the same path, or empty. `localhost`: another address of that name, or empty.
     """
-    return [sys.executable, "-m", "trainmaster_emulators.stack.container_service", volume, localhost, image, *arguments]
+    return [
+        sys.executable,
+        "-m",
+        "trainmaster_emulators.process.container_service",
+        volume,
+        localhost,
+        image,
+        *arguments,
+    ]
 
 
 def fetch_images() -> None:

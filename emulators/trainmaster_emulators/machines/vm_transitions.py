@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from trainmaster_emulators.compute.instance_registry import InstanceRegistry
-from trainmaster_emulators.compute.instances import Instance, Status
-from trainmaster_emulators.compute.operations import Operation
-from trainmaster_emulators.compute.vm_power import BootEvent, VmPower
+from trainmaster_emulators.machines.instance_registry import InstanceRegistry
+from trainmaster_emulators.machines.instances import Instance, Status
+from trainmaster_emulators.machines.operations import Operation
+from trainmaster_emulators.machines.vm_power import BootEvent, VmPower
 from trainmaster_emulators.realism.spans import Span
 
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, cast
 
-from trainmaster_emulators.compute import vm_container_engine, vm_init
-from trainmaster_emulators.compute.operations import timestamp
-from trainmaster_emulators.stack import processes
+from trainmaster_emulators.machines import vm_init
+from trainmaster_emulators.machines.operations import timestamp
+from trainmaster_emulators.process import processes, vm_container_engine
 
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MARKER: Final = "TRAINMASTER_EMULATED_VM"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trainmaster_emulators.compute.instances import Instance
-from trainmaster_emulators.compute.metadata_tree import Document, Secret, Tree
-from trainmaster_emulators.compute.vm_tokens import VmIdentity
+from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.machines.metadata_tree import Document, Secret, Tree
+from trainmaster_emulators.machines.vm_tokens import VmIdentity
 
 NO_MAINTENANCE = "NONE"
 

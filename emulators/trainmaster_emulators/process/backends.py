@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from trainmaster_emulators.stack import container_service
-from trainmaster_emulators.stack.state import EMULATORS_VARIABLE, StackError
+from trainmaster_emulators.process import container_service
+from trainmaster_emulators.process.state import EMULATORS_VARIABLE, StackError
 
 FIRESTORE_JAR: Final = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
 PUBSUB_JARS: Final = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"

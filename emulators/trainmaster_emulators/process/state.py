@@ -26,8 +26,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainmaster.errors import PermanentError
+from trainmaster_emulators.process import processes
 from trainmaster_emulators.realism.call_access import INFRA
-from trainmaster_emulators.stack import processes
 
 STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"

@@ -15,13 +15,13 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from trainmaster_emulators.compute.api_errors import Json
-from trainmaster_emulators.compute.catalog import Links
-from trainmaster_emulators.compute.metadata_server import MetadataServer
-from trainmaster_emulators.compute.metadata_tree import MetadataTree
-from trainmaster_emulators.compute.operations import timestamp
-from trainmaster_emulators.compute.powered_vm import Disk, PoweredVm
-from trainmaster_emulators.compute.properties import Properties
+from trainmaster_emulators.machines.api_errors import Json
+from trainmaster_emulators.machines.catalog import Links
+from trainmaster_emulators.machines.metadata_server import MetadataServer
+from trainmaster_emulators.machines.metadata_tree import MetadataTree
+from trainmaster_emulators.machines.operations import timestamp
+from trainmaster_emulators.machines.powered_vm import Disk, PoweredVm
+from trainmaster_emulators.machines.properties import Properties
 
 NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 

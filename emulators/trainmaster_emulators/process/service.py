@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.stack import exec_with_parent, processes
-from trainmaster_emulators.stack.loopback import responds
-from trainmaster_emulators.stack.state import StackError
+from trainmaster_emulators.process import exec_with_parent, processes
+from trainmaster_emulators.process.loopback import responds
+from trainmaster_emulators.process.state import StackError
 
 PROBE_S: Final = 1.0
 POLL_S: Final = 0.05

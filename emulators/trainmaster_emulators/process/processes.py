@@ -17,7 +17,7 @@ from typing import Final
 
 import psutil
 
-from trainmaster_emulators.compute import vm_container_engine
+from trainmaster_emulators.process import vm_container_engine
 
 STACK_ID: Final = "TRAINMASTER_STACK_ID"
 KILL_MAX_S: Final = 10.0

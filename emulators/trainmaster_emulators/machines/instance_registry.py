@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from trainmaster_emulators.compute.api_errors import ApiError, not_found
-from trainmaster_emulators.compute.catalog import Catalog
-from trainmaster_emulators.compute.instances import Instance
+from trainmaster_emulators.machines.api_errors import ApiError, not_found
+from trainmaster_emulators.machines.catalog import Catalog
+from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.realism.list_lag import ListLag
 
 

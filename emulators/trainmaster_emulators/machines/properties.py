@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trainmaster_emulators.compute.api_errors import ApiError, Json, invalid, required
-from trainmaster_emulators.compute.catalog import ACCELERATOR_TYPES, Catalog, basename
-from trainmaster_emulators.compute.scheduling import RESERVATION_BOUND, Scheduling, parse_scheduling
+from trainmaster_emulators.machines.api_errors import ApiError, Json, invalid, required
+from trainmaster_emulators.machines.catalog import ACCELERATOR_TYPES, Catalog, basename
+from trainmaster_emulators.machines.scheduling import RESERVATION_BOUND, Scheduling, parse_scheduling
 
 _METADATA_KEY: Final = re.compile(r"[a-zA-Z0-9-_]{1,127}")
 _LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
