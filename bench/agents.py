@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Final
 
 from trainmaster.core.model.vm import Vm
-from trainmaster.flows.authenticate import IDENTITY_ATTRIBUTE
+from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE
 from trainmaster.messaging.push import Message
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 

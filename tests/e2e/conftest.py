@@ -26,7 +26,7 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.firestore.store import FirestoreStore

@@ -24,8 +24,8 @@ from typing import Final
 from trainmaster.core.intake.job_files import PREFIX, UploadedObject
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics

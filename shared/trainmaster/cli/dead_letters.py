@@ -13,7 +13,7 @@ from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.errors import PermanentError
-from trainmaster.flows.authenticate import IDENTITY_ATTRIBUTE
+from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE
 from trainmaster.settings import settings
 
 if TYPE_CHECKING:

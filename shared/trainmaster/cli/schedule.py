@@ -26,7 +26,7 @@ from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.errors import PermanentError
-from trainmaster.flows.intake import check_allowed
+from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.jobspec import InvalidJob, accept
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
 from trainmaster.messaging import topics

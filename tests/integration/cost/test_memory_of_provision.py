@@ -28,7 +28,7 @@ from tests.support.jobs import CHIEF, an_incarnation
 from tests.support.world import World
 from trainmaster.core.events import ReplicaExited
 from trainmaster.core.model.vm import DirectiveAction
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.firestore.store import FirestoreStore

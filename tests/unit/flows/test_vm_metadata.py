@@ -20,7 +20,7 @@ from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.flows.vm_metadata import vm_metadata
+from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.accept import SPEC_BYTES_MAX, AcceptedSpec, accept

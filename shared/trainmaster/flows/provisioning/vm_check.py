@@ -1,7 +1,8 @@
 """One listing of all VMs, compared with what is stored about all jobs: lost VMs, and VMs that belong to no job.
 
 The sweep requests it once a minute. The listing is older than the state that it is compared with: a job that changes
-in between gets one reconciliation more than it needs. VMs without a job are in `trainmaster.flows.orphans`.
+in between gets one reconciliation more than it needs. VMs without a job are in
+`trainmaster.flows.provisioning.orphans`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.attention import CHANGING, are_vms_expected, needs_reconciliation
-from trainmaster.flows import orphans
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning import orphans
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
 from trainmaster.ports import Fleet
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 def handle(
     fleet: Fleet, deps: Deps, times: orphans.OrphanTimes, run_all: Callable[[Sequence[Callable[[], None]]], None]
 ) -> None:
-    """List and compare once. `run_all` is explained at `trainmaster.flows.fleet_deps.FleetDeps`."""
+    """List and compare once. `run_all` is explained at `trainmaster.flows.provisioning.fleet_deps.FleetDeps`."""
     listed = fleet.list_all()
     live = deps.store.survey_live_jobs()
     _request_reconciliations(live.jobs, listed, deps, run_all)

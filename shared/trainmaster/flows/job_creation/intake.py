@@ -20,9 +20,9 @@ from trainmaster.core.rules.admission_queue import limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.core.timeouts import STOCKOUT_MEMORY
-from trainmaster.flows.algorithm_package import with_algorithm_package
-from trainmaster.flows.record import Deps, record
-from trainmaster.flows.resource_checks import with_resources
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.job_creation.algorithm_package import with_algorithm_package
+from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.ports import Store
 

@@ -22,7 +22,7 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step
 from trainmaster.core.reconcile.zone_order import Stockout, machine_kind
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.ports import Created, Fleet, NotCreated, Pending
 
 

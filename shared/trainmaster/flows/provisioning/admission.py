@@ -26,7 +26,7 @@ from trainmaster.core.events import ProvisioningStarted
 from trainmaster.core.model.job import Job
 from trainmaster.core.rules.admission_queue import admissible_jobs
 from trainmaster.errors import ConflictError
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import encode_admission_pass
 from trainmaster.ports import AdmissionToken

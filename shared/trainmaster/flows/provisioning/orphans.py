@@ -22,7 +22,7 @@ from typing import Final
 
 from trainmaster.core.model.vm import LabelledVm, VmStatus
 from trainmaster.core.model.vm_names import job_hash_in, job_label
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import Fleet, Orphan, Store
 
@@ -57,7 +57,7 @@ def handle(
 ) -> None:
     """Search once among the listed VMs. `live_job_ids` were read after the VMs were listed.
 
-    `run_all` is explained at `trainmaster.flows.fleet_deps.FleetDeps`.
+    `run_all` is explained at `trainmaster.flows.provisioning.fleet_deps.FleetDeps`.
     """
     now = deps.clock()
     vms_of_ended_jobs, ownerless = _find_ownerless(listed, live_job_ids, deps.store)

@@ -21,7 +21,7 @@ from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.rules.early_stopping import new_measurements, trials_to_measure
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.messaging.reported_metric import decode_reported_metric
 from trainmaster.ports import Fleet, Store
 
@@ -34,7 +34,7 @@ def record_measurements(
     """Record what running trials have reported since the last reconciliation.
 
     Safe to repeat, and to run at the same time as another delivery. `run_all` is explained at
-    `trainmaster.flows.fleet_deps.FleetDeps`.
+    `trainmaster.flows.provisioning.fleet_deps.FleetDeps`.
     """
     tuning, now = tuning_of(tuning_job), deps.clock()
     if tuning_job.state.is_terminal:

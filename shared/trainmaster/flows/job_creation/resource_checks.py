@@ -5,7 +5,7 @@
     bucket                                      in another region       the job is accepted, with a note
 
 Notes are substitutions whose replacement is the requested value. Packages are looked up in
-`trainmaster.flows.package_versions`. docs/decisions/0056-resources-before-vms.md.
+`trainmaster.flows.job_creation.package_versions`. docs/decisions/0056-resources-before-vms.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.intake.registry_images import parse_registry_image
 from trainmaster.core.model.package_uri import is_built_in
 from trainmaster.core.model.plan import Plan, Program, Substitution
-from trainmaster.flows.package_versions import programs_of, with_generations
+from trainmaster.flows.job_creation.package_versions import programs_of, with_generations
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
 from trainmaster.ports import BucketForbiddenError, Existence, Objects, Resources
 

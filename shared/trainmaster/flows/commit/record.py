@@ -29,8 +29,8 @@ from trainmaster.core.reporting.job_log import service_lines
 from trainmaster.core.rules.admission_queue import Limits
 from trainmaster.core.transitions.change import Change, Effect
 from trainmaster.errors import ConflictError, TemporaryError
-from trainmaster.flows.decide import decide
-from trainmaster.flows.notify import notify
+from trainmaster.flows.commit.decide import decide
+from trainmaster.flows.commit.notify import notify
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import (
     AdmissionToken,

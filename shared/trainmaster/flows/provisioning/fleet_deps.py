@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.flows.orphans import OrphanTimes
+from trainmaster.flows.provisioning.orphans import OrphanTimes
 from trainmaster.ports import AddressBook, Fleet
 
 

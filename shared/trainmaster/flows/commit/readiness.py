@@ -6,7 +6,7 @@ from trainmaster.core.events import AllReady
 from trainmaster.core.model.gang import is_required, required_replicas
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.replica import replica_key
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 
 
 def start_if_all_ready(job: Job | None, deps: Deps) -> None:

@@ -33,15 +33,15 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.reconcile.plan import plan
 from trainmaster.core.reconcile.steps import Direct, Steps
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import admission
-from trainmaster.flows.execute_steps import execute_step, record_queued_vms
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.heartbeats import find_silent
-from trainmaster.flows.history import expire_history
-from trainmaster.flows.measurements import record_measurements
-from trainmaster.flows.readiness import is_start_missed, start_if_all_ready
-from trainmaster.flows.record import Deps, record
-from trainmaster.flows.vm_metadata import vm_metadata
+from trainmaster.flows.commit.history import expire_history
+from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning import admission
+from trainmaster.flows.provisioning.execute_steps import execute_step, record_queued_vms
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.flows.provisioning.heartbeats import find_silent
+from trainmaster.flows.provisioning.measurements import record_measurements
+from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
 from trainmaster.ports import Lease, Loaded
