@@ -23,7 +23,7 @@ from trainmaster.settings import settings
 from trainmaster.wiring import authentication, core_services
 
 if TYPE_CHECKING:
-    from trainmaster.gcp.dead_letter_box import DeadLetter
+    from trainmaster.gcp.tools.dead_letter_box import DeadLetter
 
 
 def replay_agent_event(letter: DeadLetter) -> bool:

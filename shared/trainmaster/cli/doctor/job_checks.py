@@ -15,7 +15,7 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.intake import region_problem
 from trainmaster.flows.job_creation.resource_checks import with_resources
-from trainmaster.gcp.inspection import Inspection
+from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.settings import Settings

@@ -23,10 +23,10 @@ from google.auth.transport.requests import Request
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import NO_CONNECTION
-from trainmaster.gcp.inspected_resources import DeployedFunction, Notification, Quota, Subscription
-from trainmaster.gcp.policies import Policy, read_policy
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.rest_api import Json, RestApi
+from trainmaster.gcp.tools.inspected_resources import DeployedFunction, Notification, Quota, Subscription
+from trainmaster.gcp.tools.policies import Policy, read_policy
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 TIMEOUT_S: Final = 20.0
