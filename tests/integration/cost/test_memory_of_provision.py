@@ -19,9 +19,9 @@ from typing import Final
 
 import pytest
 
+from bench.cold_events import PROJECT, world
+from bench.cold_starts import memory_mib, send, started
 from bench.jobs import job_spec
-from infra.bench_cold import memory_mib, send, started
-from infra.cold_events import PROJECT, world
 from infra.stage import stage
 from tests.integration.compute.emulator import Emulator, running_emulator
 from tests.support.jobs import CHIEF, an_incarnation

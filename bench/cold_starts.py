@@ -31,7 +31,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from infra.cold_events import Request, world
+from bench.cold_events import Request, world
 from infra.stage import FUNCTIONS, REQUIREMENTS, ROOT, stage
 
 CLIENTS: Final = ("google.cloud.firestore", "google.pubsub_v1.services.publisher", "google.cloud.logging")
@@ -265,7 +265,7 @@ def table(comparisons: Mapping[str, Comparison]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m infra.bench_cold", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.cold_starts", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
