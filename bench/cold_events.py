@@ -19,7 +19,7 @@ from typing import Final
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.messaging import topics
-from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.backends import require_backend

@@ -30,7 +30,7 @@ from tests.support.jobs import a_spec
 from tests.support.serving import serving
 from trainmaster.console.iap_sign_in import ASSERTION
 from trainmaster.messaging import topics
-from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
 from trainmaster_emulators.process import loopback
 from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam

@@ -24,8 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from trainmaster.wiring.agent_archive import agent_archive, agent_object
-from trainmaster.wiring.algorithms_archive import algorithms_archive, algorithms_object
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
+from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
 from trainmaster_emulators.process import backends, processes, service
 from trainmaster_emulators.process import state as states
 from trainmaster_emulators.process.state import ServiceState, StackConfig, StackError, StackState, StackStatus

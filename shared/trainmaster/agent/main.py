@@ -1,10 +1,10 @@
 """The agent: keeps one VM doing what its directive says, and reports what happens to the program.
 
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is one
-zip application (`trainmaster/wiring/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its wire
-contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on no port and holds no credentials. It reads from
-the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and a
-guest attribute.
+zip application (`trainmaster/packaging/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its
+wire contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on no port and holds no credentials. It reads
+from the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and
+a guest attribute.
 
 Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
 

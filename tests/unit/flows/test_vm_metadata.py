@@ -24,7 +24,7 @@ from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.accept import SPEC_BYTES_MAX, AcceptedSpec, accept
-from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
 from trainmaster.wiring.agent_files import agent_files
 
 PROJECT = "a-project-id-of-30-characters-"
