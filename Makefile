@@ -113,7 +113,7 @@ smoke: $(INSTALLED) $(if $(LOCAL),$(call IMAGE,tensorflow) $(call IMAGE,scikit-l
 
 .PHONY: bench-cold
 bench-cold: $(INSTALLED) $(foreach name,$(LOCKS),$(call IMAGE,function-$(name))) ## compare cold starts of the functions with an app that imports the same client libraries
-	@$(BIN)/python -m infra.bench_cold
+	@$(BIN)/python -m bench.cold_starts
 
 .PHONY: check
 check: $(INSTALLED) ## check lint rules, formatting, types and layers

@@ -12,9 +12,9 @@ from threading import Thread
 from typing import Final
 
 from trainmaster.core.model.vm import Vm
-from trainmaster.flows.authenticate import IDENTITY_ATTRIBUTE
+from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE
 from trainmaster.messaging.push import Message
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 
 ACCOUNT: Final = "trainmaster-worker@my-project.iam.gserviceaccount.com"
 VALUE_LENGTH_MAX: Final = 1024

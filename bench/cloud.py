@@ -21,9 +21,9 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.pubsub_bus import PubsubBus
 from trainmaster.messaging import topics
+from trainmaster_emulators.process import processes, service
+from trainmaster_emulators.process.backends import require_backend
 from trainmaster_emulators.services import firestore, pubsub
-from trainmaster_emulators.stack import processes, service
-from trainmaster_emulators.stack.backends import require_backend
 
 TOPICS: Final = (topics.DEAD_LETTER, topics.PROVISION)
 """Topics to which the measured functions publish."""

@@ -23,8 +23,8 @@ from trainmaster.core.model.job import tuning_of
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.flows import provision, replica_exit, submit, vm_ready
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore

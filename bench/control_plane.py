@@ -21,12 +21,12 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
-from trainmaster.flows.authenticate import AuthDeps, Sender, authenticate, authenticate_loss
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging.authenticate import AuthDeps, Sender, authenticate, authenticate_loss
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Bus, Store
 

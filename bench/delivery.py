@@ -23,9 +23,9 @@ from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane
 from bench.figures import Figure, Figures, median_ms
 from bench.jobs import job_spec
-from trainmaster.flows.authenticate import AuthDeps
 from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.messaging import push
+from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import Store
 from trainmaster_emulators.services import pubsub

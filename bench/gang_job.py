@@ -17,9 +17,9 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import DirectiveAction, Vm
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.flows.authenticate import AuthDeps
 from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.push import Message
 from trainmaster.ports import CreateOutcome, Store
 

@@ -21,8 +21,8 @@ from bench.meter import Meter, attach
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.cost import operation_prices
-from trainmaster.flows.authenticate import AuthDeps
 from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.messaging.authenticate import AuthDeps
 
 JOB: Final = "job_cost"
 

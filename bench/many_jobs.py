@@ -26,10 +26,10 @@ from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.transitions.change import Change
-from trainmaster.flows.authenticate import AuthDeps
 from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.wiring.fleet import THREADS
 
 VCPUS_PER_JOB: Final = 4

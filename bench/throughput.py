@@ -18,8 +18,8 @@ from bench.figures import Figure, Figures
 from bench.jobs import job_spec
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Vm
-from trainmaster.flows.authenticate import AuthDeps
 from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.internal_requests import ProvisionRequest
 
 THREADS: Final = 8

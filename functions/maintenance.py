@@ -6,8 +6,8 @@ import functions_framework
 from flask import Request
 
 from trainmaster.flows import maintenance as flow
-from trainmaster.flows.authenticate import authenticate_loss
 from trainmaster.messaging import push
+from trainmaster.messaging.authenticate import authenticate_loss
 from trainmaster.messaging.google_events import decode_maintenance
 from trainmaster.wiring.authentication import auth_deps
 from trainmaster.wiring.core_services import bus, deps

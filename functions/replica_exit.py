@@ -6,9 +6,9 @@ import functions_framework
 from flask import Request
 
 from trainmaster.flows import replica_exit as flow
-from trainmaster.flows.authenticate import authenticate
 from trainmaster.messaging import push
 from trainmaster.messaging.agent_messages import decode_replica_exit
+from trainmaster.messaging.authenticate import authenticate
 from trainmaster.wiring.authentication import auth_deps
 from trainmaster.wiring.core_services import bus, deps
 

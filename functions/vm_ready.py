@@ -8,9 +8,9 @@ import functions_framework
 from flask import Request
 
 from trainmaster.flows import vm_ready as flow
-from trainmaster.flows.authenticate import authenticate
 from trainmaster.messaging import push
 from trainmaster.messaging.agent_messages import decode_vm_ready
+from trainmaster.messaging.authenticate import authenticate
 from trainmaster.wiring.authentication import auth_deps
 from trainmaster.wiring.core_services import bus, deps
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES, RUNTIMES, Runtime
-from trainmaster.wiring.algorithms_archive import REQUIREMENTS
+from trainmaster.packaging.algorithms_archive import REQUIREMENTS
 
 SCRIPT: Final = Path(__file__).with_name("bake.sh")
 COMPLETE: Final = "trainmaster-bake: complete"

@@ -22,8 +22,8 @@ from typing import Final
 
 import grimp
 
-from trainmaster.wiring.agent_archive import agent_archive
-from trainmaster.wiring.algorithms_archive import WHEEL, algorithms_archive
+from trainmaster.packaging.agent_archive import agent_archive
+from trainmaster.packaging.algorithms_archive import WHEEL, algorithms_archive
 
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))

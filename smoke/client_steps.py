@@ -15,8 +15,8 @@ from smoke.fault_steps import PROBE
 from smoke.job_steps import LINES_MAX_S
 from smoke.world import Output, SkippedError, StepError, World, last_line
 from trainmaster.gcp import clients
-from trainmaster.gcp.inspection import GOOGLE
 from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.gcp.tools.inspection import GOOGLE
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 ALL_ZONES: Final = "--zone=-"

@@ -11,8 +11,8 @@ from typing import Final
 
 from smoke.opening import opened_world
 from smoke.world import StepError, World
+from trainmaster_emulators.process.state import StackConfig, StackError
 from trainmaster_emulators.stack import client_configuration, stack
-from trainmaster_emulators.stack.state import StackConfig, StackError
 
 REGION: Final = "us-central1"
 IMAGE: Final = "debian:bookworm-slim"

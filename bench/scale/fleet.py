@@ -14,7 +14,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.flows import replica_exit, vm_ready
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import agent_messages
 from trainmaster.ports import CreateOutcome

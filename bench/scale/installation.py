@@ -11,8 +11,8 @@ from bench.scale.cloud import Cloud
 from bench.scale.fleet import ScaleFleet
 from bench.scale.scenario import Scenario
 from trainmaster.flows import provision
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import Bus, Fleet, Store
 

@@ -15,7 +15,7 @@ from trainmaster.errors import TemporaryError
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.ports import Access, CallersProjectError, UnknownTokenError
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.services import iam
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"

@@ -15,8 +15,8 @@ from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.setup_errors import Retrier, SetupError
+from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services.storage import create_bucket
-from trainmaster_emulators.stack.loopback import call
 
 
 class Bucket:

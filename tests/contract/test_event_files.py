@@ -12,8 +12,8 @@ from trainmaster.cli.tensorboard.log_folders import LogFolder
 from trainmaster.cli.tensorboard.mirror import Mirror
 from trainmaster.errors import PermanentError
 from trainmaster.gcp import clients
-from trainmaster.gcp.event_files import EventFiles
 from trainmaster.gcp.storage_objects import StorageObjects
+from trainmaster.gcp.tools.event_files import EventFiles
 from trainmaster_emulators.services.storage import create_bucket
 
 EVENTS = "events.out.tfevents.1.host"

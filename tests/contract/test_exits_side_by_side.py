@@ -33,8 +33,8 @@ from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reconcile.plan import plan
 from trainmaster.core.reconcile.steps import Refund
-from trainmaster.flows.execute_steps import execute_step
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning.execute_steps import execute_step
 from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.memory.bus import MemoryBus

@@ -15,8 +15,8 @@ from trainmaster.errors import TemporaryError
 from trainmaster.gcp.resource_lookup import GoogleResources
 from trainmaster.memory.resources import MemoryResources
 from trainmaster.ports import Existence, Resources
+from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services import iam
-from trainmaster_emulators.stack.loopback import call
 
 PROJECT = "my-project"
 ACCOUNT = f"trainer@{PROJECT}.iam.gserviceaccount.com"

@@ -12,7 +12,8 @@ from tests.support.jobs import a_spec
 from tests.support.world import World, run_in_sequence
 from trainmaster.core.model.job import JobState
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import orphans, provision, sweep, vm_check
+from trainmaster.flows import provision, sweep
+from trainmaster.flows.provisioning import orphans, vm_check
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.messaging import internal_requests, topics
 

@@ -26,16 +26,16 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.storage_objects import StorageObjects
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Bus, Fleet, Objects, Store
+from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services.fault_client import FaultClient
 from trainmaster_emulators.services.pubsub import PubSub
-from trainmaster_emulators.stack.state import ROOT
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from tests.infra import iam_table
 from trainmaster.presentation.price import Price
 from trainmaster.settings import PREFIX, Settings
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 PAGE: Final = ROOT / "docs" / "settings.md"
 BEGIN: Final = "<!-- made of shared/trainmaster/settings.py by tests/infra/settings_table.py -->\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 CHECKOV = ROOT / ".images" / "checkov" / "bin" / "checkov"
 

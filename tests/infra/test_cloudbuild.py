@@ -17,7 +17,7 @@ from google.protobuf import json_format
 
 from tests.infra import iam_table
 from tests.support.terraform import terraform_program
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 DIGEST = f"@sha256:{'0' * 64}"
 
@@ -110,7 +110,7 @@ def test_delivery_installs_only_what_staging_imports(delivery: cloudbuild_v1.Bui
     }
     imported |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert imported - set(sys.stdlib_module_names) == {"grimp", "trainmaster"}
-    bare = "import sys; sys.path[:0] = ['.', 'shared']; import trainmaster.wiring.agent_archive"
+    bare = "import sys; sys.path[:0] = ['.', 'shared']; import trainmaster.packaging.agent_archive"
     subprocess.run([sys.executable, "-S", "-c", bare], cwd=ROOT, check=True, timeout=60)  # needs no other package
     locked = re.findall(r"(?m)^([a-z-]+)==", (ROOT / "requirements" / "stage.txt").read_text(encoding="utf-8"))
     assert set(locked) <= {"grimp", "typing-extensions"}

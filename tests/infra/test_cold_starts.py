@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cold_starts import CLIENTS, MORE, Cold, Comparison, exceeded, table
 from infra import stage
-from infra.bench_cold import CLIENTS, MORE, Cold, Comparison, exceeded, table
 
 MODULES_EXTRA_MAX = 200
 """Modules that a function may load beside functions-framework and its client libraries."""

@@ -24,7 +24,7 @@ import typer
 
 from tests.support.terraform import terraform_program
 from trainmaster.cli.main import app
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 PAGES: Final = sorted([
     ROOT / "README.md",

@@ -11,7 +11,7 @@ from google.cloud import monitoring_dashboard_v1
 from google.protobuf import json_format
 
 from tests.infra.conftest import Plan
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 METRICS: Final = {
     "pubsub.googleapis.com/subscription/num_undelivered_messages": ("GAUGE", "pubsub_subscription"),

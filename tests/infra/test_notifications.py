@@ -28,7 +28,7 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import JobState
 from trainmaster.messaging import topics
 from trainmaster.messaging.job_state import JobStateMessage, Transition, encode_job_state, job_state_message
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 SCHEMA: Final = SCHEMAS / "job-state.proto"
 FUNCTION: Final = "google_cloudfunctions2_function"

@@ -12,10 +12,10 @@ from infra import stage
 from tests.infra.conftest import REQUIRED, Plan, Terraform
 from trainmaster.core.intake import system_events
 from trainmaster.messaging import topics
+from trainmaster.packaging.agent_archive import agent_object, agent_uri
+from trainmaster.packaging.algorithms_archive import WHEEL, algorithms_object, algorithms_uri
 from trainmaster.settings import Settings
-from trainmaster.wiring.agent_archive import agent_object, agent_uri
-from trainmaster.wiring.algorithms_archive import WHEEL, algorithms_object, algorithms_uri
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 SUBSCRIPTION: Final = "google_pubsub_subscription"
 EVENT_TIMEOUT_MAX_S: Final = 540

@@ -30,13 +30,13 @@ from tests.support.jobs import a_spec
 from tests.support.serving import serving
 from trainmaster.console.iap_sign_in import ASSERTION
 from trainmaster.messaging import topics
-from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
+from trainmaster_emulators.process import loopback
+from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam
 from trainmaster_emulators.services.iap_issuer import IapIssuer
 from trainmaster_emulators.services.pubsub import PubSub
 from trainmaster_emulators.services.storage import create_bucket
-from trainmaster_emulators.stack import loopback
-from trainmaster_emulators.stack.state import ROOT
 
 PROVISION = "provision"
 SECRET = "a" * 32

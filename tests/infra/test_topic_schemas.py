@@ -23,11 +23,11 @@ from pydantic import AwareDatetime, BaseModel
 
 from tests.contract.release_corpus import FOLDER, MESSAGES
 from tests.infra.conftest import Plan
-from trainmaster.agent.control.vm_config import IncarnationKey, VmRef
+from trainmaster.agent.model.vm_config import IncarnationKey, VmRef
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.gcp.firestore import documents
 from trainmaster.messaging import agent_messages
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 SCHEMAS: Final = ROOT / "infra" / "schemas"
 RELEASED: Final = FOLDER / str(documents.SCHEMA)

@@ -24,11 +24,13 @@ from trainmaster.core.rules import admission_queue
 from trainmaster.core.rules import judge as judging
 from trainmaster.core.rules.admission_queue import Limits
 from trainmaster.core.transitions.change import Change
-from trainmaster.flows import admission, provision, record, vm_ready
-from trainmaster.flows import notify as notifying
-from trainmaster.flows.execute_steps import execute_step
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.vm_metadata import vm_metadata
+from trainmaster.flows import provision, vm_ready
+from trainmaster.flows.commit import notify as notifying
+from trainmaster.flows.commit import record
+from trainmaster.flows.provisioning import admission
+from trainmaster.flows.provisioning.execute_steps import execute_step
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.memory import store as stores
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
@@ -244,7 +246,7 @@ def refund_no_charge(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_no_heartbeat(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("trainmaster.flows.reconciliation.find_silent", lambda *_: ())
+    patch.setattr("trainmaster.flows.provisioning.reconciliation.find_silent", lambda *_: ())
 
 
 def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:
@@ -253,7 +255,7 @@ def leave_second_submission_unanswered(patch: pytest.MonkeyPatch) -> None:
 
 def publish_no_open_notification(patch: pytest.MonkeyPatch) -> None:
     """Leave the notifications of functions that crashed before their publication."""
-    patch.setattr("trainmaster.flows.notify.publish_open", lambda *_: None)
+    patch.setattr("trainmaster.flows.commit.notify.publish_open", lambda *_: None)
     patch.setattr(MemoryStore, "open_notifications", lambda *_: ())
 
 

@@ -25,7 +25,7 @@ from trainmaster.core.model.tuning import TrialState, trial_id
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision, sweep, tune, user_requests
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import Bus, Store

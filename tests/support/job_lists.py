@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.jobs import a_spec
 from tests.support.world import World
-from trainmaster.flows import intake
+from trainmaster.flows.job_creation import intake
 from trainmaster.flows.user_requests import cancel_job
 
 TEAMS = ("vision", "speech")

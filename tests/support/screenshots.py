@@ -17,7 +17,7 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.ports.metrics import Metric
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 WIDTH = 1280
 HEIGHT = 860

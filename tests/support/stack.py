@@ -23,14 +23,15 @@ from pathlib import Path
 
 import pytest
 
+from trainmaster_emulators.process import processes, service
+from trainmaster_emulators.process import state as states
+from trainmaster_emulators.process.backends import require_backend
+from trainmaster_emulators.process.state import StackConfig, StackState
 from trainmaster_emulators.realism.call_access import read_refusals
 from trainmaster_emulators.services import firestore, grpc_gate, http_gate, pubsub, storage
-from trainmaster_emulators.stack import client_configuration, processes, service
+from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks
-from trainmaster_emulators.stack import state as states
-from trainmaster_emulators.stack.backends import require_backend
 from trainmaster_emulators.stack.service_plan import COMPUTE
-from trainmaster_emulators.stack.state import StackConfig, StackState
 
 # A function that appends each envelope it receives to NAME.jsonl in its folder.
 RECORDING_FUNCTION = """

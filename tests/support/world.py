@@ -24,8 +24,8 @@ from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects

@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from trainmaster_emulators.billing.server import BillingServer
+from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.rest.server import serving
-from trainmaster_emulators.stack.processes import LOOPBACK
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -21,15 +21,15 @@ from werkzeug.serving import BaseWSGIServer
 
 from trainmaster_emulators.compute.account_gate import AccountGate
 from trainmaster_emulators.compute.addresses import AddressBook
-from trainmaster_emulators.compute.catalog import Catalog, Links, stable_id
 from trainmaster_emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
 from trainmaster_emulators.compute.control import Control
 from trainmaster_emulators.compute.server import ComputeServer
 from trainmaster_emulators.compute.system_events import NO_DELAY, LogSink
-from trainmaster_emulators.compute.vm_metadata import Project
-from trainmaster_emulators.compute.vm_power import VmPower
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
-from trainmaster_emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
+from trainmaster_emulators.machines.catalog import Catalog, Links, stable_id
+from trainmaster_emulators.machines.vm_metadata import Project
+from trainmaster_emulators.machines.vm_power import VmPower
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
+from trainmaster_emulators.machines.vm_transitions import SystemEventSink, Timing, discard_system_event
 from trainmaster_emulators.realism.call_access import INFRA
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD
 from trainmaster_emulators.rest.server import listen, stop_event

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from werkzeug.wrappers import Request, Response
 
-from trainmaster_emulators.compute.api_errors import ApiError
+from trainmaster_emulators.machines.api_errors import ApiError
 from trainmaster_emulators.realism.call_access import REFUSED
 from trainmaster_emulators.realism.compute_access import granted_access, refusal, refused_vm, vm_prefix
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.compute.api_errors import Json, invalid, not_found
-from trainmaster_emulators.compute.catalog import stable_id
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.list_filter import parse_filter
-from trainmaster_emulators.compute.operations import Operation
 from trainmaster_emulators.compute.pages import take_page
+from trainmaster_emulators.machines.api_errors import Json, invalid, not_found
+from trainmaster_emulators.machines.catalog import stable_id
+from trainmaster_emulators.machines.operations import Operation
 
 
 def json_body(request: Request) -> Json:

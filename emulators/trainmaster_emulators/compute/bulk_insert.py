@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from trainmaster_emulators.compute.api_errors import ApiError, Json, invalid
+from trainmaster_emulators.machines.api_errors import ApiError, Json, invalid
 
 BULK_COUNT_MAX: Final = 5000
 PATTERN_DIGITS_MAX: Final = 18

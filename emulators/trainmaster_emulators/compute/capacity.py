@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trainmaster_emulators.compute.api_errors import OperationError, quota_exceeded, stockout
-from trainmaster_emulators.compute.catalog import Catalog
-from trainmaster_emulators.compute.injected_faults import FaultInjector
-from trainmaster_emulators.compute.instances import Instance
-from trainmaster_emulators.compute.properties import Properties
+from trainmaster_emulators.machines.api_errors import OperationError, quota_exceeded, stockout
+from trainmaster_emulators.machines.catalog import Catalog
+from trainmaster_emulators.machines.injected_faults import FaultInjector
+from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.machines.properties import Properties
 
 
 class Capacity:

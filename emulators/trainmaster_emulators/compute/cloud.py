@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.compute.api_errors import (
+from trainmaster_emulators.compute.bulk_insert import bulk_names
+from trainmaster_emulators.compute.capacity import Capacity
+from trainmaster_emulators.compute.resource_policies import PolicyStore
+from trainmaster_emulators.machines.api_errors import (
     ApiError,
     Json,
     already_exists,
@@ -21,20 +24,17 @@ from trainmaster_emulators.compute.api_errors import (
     rate_limited,
     required,
 )
-from trainmaster_emulators.compute.bulk_insert import bulk_names
-from trainmaster_emulators.compute.capacity import Capacity
-from trainmaster_emulators.compute.catalog import Catalog
-from trainmaster_emulators.compute.injected_faults import FaultInjector
-from trainmaster_emulators.compute.instance_registry import InstanceRegistry
-from trainmaster_emulators.compute.instances import NAME, Instance, Status
-from trainmaster_emulators.compute.lifecycle import Lifecycle
-from trainmaster_emulators.compute.operations import Operation, OperationStore
-from trainmaster_emulators.compute.powered_vm import Disk
-from trainmaster_emulators.compute.properties import Properties, parse_labels, parse_metadata, parse_properties
-from trainmaster_emulators.compute.resource_policies import PolicyStore
-from trainmaster_emulators.compute.vm_metadata import Project
-from trainmaster_emulators.compute.vm_power import VmPower
-from trainmaster_emulators.compute.vm_transitions import SystemEventSink, Timing, discard_system_event
+from trainmaster_emulators.machines.catalog import Catalog
+from trainmaster_emulators.machines.injected_faults import FaultInjector
+from trainmaster_emulators.machines.instance_registry import InstanceRegistry
+from trainmaster_emulators.machines.instances import NAME, Instance, Status
+from trainmaster_emulators.machines.lifecycle import Lifecycle
+from trainmaster_emulators.machines.operations import Operation, OperationStore
+from trainmaster_emulators.machines.powered_vm import Disk
+from trainmaster_emulators.machines.properties import Properties, parse_labels, parse_metadata, parse_properties
+from trainmaster_emulators.machines.vm_metadata import Project
+from trainmaster_emulators.machines.vm_power import VmPower
+from trainmaster_emulators.machines.vm_transitions import SystemEventSink, Timing, discard_system_event
 from trainmaster_emulators.realism.call_quota import CallQuota
 from trainmaster_emulators.realism.list_lag import ListLag
 from trainmaster_emulators.realism.profile import Profile

@@ -9,11 +9,11 @@ import signal
 
 from trainmaster_emulators.compute import maintenance_schedule
 from trainmaster_emulators.compute.addresses import AddressBook
-from trainmaster_emulators.compute.api_errors import ApiError, Json, not_found, not_ready, required
 from trainmaster_emulators.compute.cloud import Cloud
-from trainmaster_emulators.compute.injected_faults import parse_injected_faults
-from trainmaster_emulators.compute.instances import Instance, Status
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
+from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found, not_ready, required
+from trainmaster_emulators.machines.injected_faults import parse_injected_faults
+from trainmaster_emulators.machines.instances import Instance, Status
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.tpu import control as tpu_control
 from trainmaster_emulators.tpu.cloud import TpuCloud
 

@@ -14,10 +14,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from trainmaster_emulators.compute.api_errors import ApiError, Json
-from trainmaster_emulators.compute.instances import Instance, Status
-from trainmaster_emulators.compute.lifecycle import Lifecycle
-from trainmaster_emulators.compute.metadata_tree import Document
+from trainmaster_emulators.machines.api_errors import ApiError, Json
+from trainmaster_emulators.machines.instances import Instance, Status
+from trainmaster_emulators.machines.lifecycle import Lifecycle
+from trainmaster_emulators.machines.metadata_tree import Document
 
 KEY: Final = "instance/upcoming-maintenance"
 NOTICE_S: Final = 3600.0

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from trainmaster_emulators.compute.api_errors import ApiError, Json, already_exists, invalid, not_found, required
-from trainmaster_emulators.compute.catalog import Catalog, stable_id
-from trainmaster_emulators.compute.instances import NAME, Instance
-from trainmaster_emulators.compute.operations import Operation, OperationStore, timestamp
-from trainmaster_emulators.compute.properties import Properties
+from trainmaster_emulators.machines.api_errors import ApiError, Json, already_exists, invalid, not_found, required
+from trainmaster_emulators.machines.catalog import Catalog, stable_id
+from trainmaster_emulators.machines.instances import NAME, Instance
+from trainmaster_emulators.machines.operations import Operation, OperationStore, timestamp
+from trainmaster_emulators.machines.properties import Properties
 
 _NO_COMPACT_PLACEMENT: Final = ("n1-", "e2-", "t2d-", "m1-", "m2-")
 """Machine series that do not support compact placement."""

@@ -18,11 +18,11 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from trainmaster_emulators.compute.api import ComputeApi, json_body
-from trainmaster_emulators.compute.api_errors import ApiError, Json, not_found
 from trainmaster_emulators.compute.batch import answer_batch
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.control import Control
-from trainmaster_emulators.compute.field_mask import select_fields
+from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found
+from trainmaster_emulators.machines.field_mask import select_fields
 from trainmaster_emulators.tpu.server import TpuServer
 
 log = logging.getLogger(__name__)

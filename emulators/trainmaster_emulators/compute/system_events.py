@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.compute.api_errors import Json
-from trainmaster_emulators.compute.instances import Instance
-from trainmaster_emulators.compute.operations import Operation
+from trainmaster_emulators.machines.api_errors import Json
+from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.machines.operations import Operation
+from trainmaster_emulators.process.loopback import CallError
 from trainmaster_emulators.realism.spans import Span
 from trainmaster_emulators.services.pubsub import PubSub
-from trainmaster_emulators.stack.loopback import CallError
 
 PRINCIPAL: Final = "system@google.com"
 PUBLISH_ATTEMPTS: Final = 6

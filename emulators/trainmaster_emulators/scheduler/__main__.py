@@ -12,6 +12,8 @@ import sys
 import threading
 from pathlib import Path
 
+from trainmaster_emulators.process.loopback import CallError
+from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.rest.server import serving
 from trainmaster_emulators.scheduler.clock import Clock
 from trainmaster_emulators.scheduler.dispatch import Dispatcher
@@ -19,8 +21,6 @@ from trainmaster_emulators.scheduler.job_store import JobStore
 from trainmaster_emulators.scheduler.server import SchedulerServer
 from trainmaster_emulators.services import iam
 from trainmaster_emulators.services.pubsub import PubSub
-from trainmaster_emulators.stack.loopback import CallError
-from trainmaster_emulators.stack.processes import LOOPBACK
 
 log = logging.getLogger(__name__)
 

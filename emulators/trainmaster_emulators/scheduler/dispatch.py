@@ -19,12 +19,12 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import urlsplit
 
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.scheduler.field_formats import seconds
 from trainmaster_emulators.scheduler.resources import HttpTarget, Job, PubsubTarget
 from trainmaster_emulators.services import iam
-from trainmaster_emulators.stack.loopback import CallError, call
 
 USER_AGENT: Final = "Google-Cloud-Scheduler"
 CONTENT_TYPE: Final = "application/octet-stream"

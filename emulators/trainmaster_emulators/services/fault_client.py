@@ -5,12 +5,12 @@ from __future__ import annotations
 import http
 from typing import Any, Final
 
-from trainmaster_emulators.stack.loopback import CallError, call
-from trainmaster_emulators.stack.state import StackError, StackState
+from trainmaster_emulators.process.loopback import CallError, call
+from trainmaster_emulators.process.state import StackError, StackState
 
 FAULTS_PATH: Final = "/emulator/v1/faults"
 NO_FAULTS: Final = {"stockout_zones": [], "quota_regions": [], "machine_limits": {}, "slow_s": 0, "rate_limited": 0}
-"""The faults of the whole project; see `trainmaster_emulators.compute.injected_faults`."""
+"""The faults of the whole project; see `trainmaster_emulators.machines.injected_faults`."""
 TIMEOUT_S: Final = 30.0
 
 

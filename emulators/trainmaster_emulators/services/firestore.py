@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from trainmaster_emulators.stack import container_service
-from trainmaster_emulators.stack.backends import FIRESTORE_JAR, JVM_OPTIONS, Backend, BackendKind
-from trainmaster_emulators.stack.processes import split_address
-from trainmaster_emulators.stack.service import Service
+from trainmaster_emulators.process import container_service
+from trainmaster_emulators.process.backends import FIRESTORE_JAR, JVM_OPTIONS, Backend, BackendKind
+from trainmaster_emulators.process.processes import split_address
+from trainmaster_emulators.process.service import Service
 
 NAME: Final = "firestore"
 MAIN_CLASS: Final = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from trainmaster_emulators.stack.processes import LOOPBACK
-from trainmaster_emulators.stack.service import Service
-from trainmaster_emulators.stack.state import StackError
+from trainmaster_emulators.process.processes import LOOPBACK
+from trainmaster_emulators.process.service import Service
+from trainmaster_emulators.process.state import StackError
 
 HEALTH: Final = "/robots.txt"
 """functions-framework itself returns 404 for this path as soon as the function is loaded, without calling it."""

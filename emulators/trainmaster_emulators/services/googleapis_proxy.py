@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from trainmaster_emulators.process.certificates import GOOGLE_DOMAIN, prepare_certificates
 from trainmaster_emulators.services.storage_forwarder import CHUNK_BYTES, ForwardingServer, QuietHandler, StorageHandler
-from trainmaster_emulators.stack.certificates import GOOGLE_DOMAIN, prepare_certificates
 
 CONNECT_TIMEOUT_S: Final = 10.0
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import grpc
 
+from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.realism.call_access import (
     FIRESTORE,
     PUBSUB,
@@ -28,7 +29,6 @@ from trainmaster_emulators.realism.call_access import (
     granted_access,
     refusal,
 )
-from trainmaster_emulators.stack.processes import LOOPBACK
 
 NAME: Final = "grpc-gate"
 THREADS: Final = 16

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
+from trainmaster_emulators.process.processes import LOOPBACK, split_address
 from trainmaster_emulators.realism.call_access import REFUSED, Access
 from trainmaster_emulators.realism.http_access import (
     ACCESS_SECRET,
@@ -32,7 +33,6 @@ from trainmaster_emulators.realism.http_access import (
 )
 from trainmaster_emulators.services.http_servers import QuietServer, json_object, serve_accounts
 from trainmaster_emulators.services.storage_forwarder import HOP_HEADERS, QuietHandler
-from trainmaster_emulators.stack.processes import LOOPBACK, split_address
 
 NAME: Final = "http-gate"
 TIMEOUT_S: Final = 150.0

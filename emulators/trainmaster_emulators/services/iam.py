@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainmaster_emulators.browser_guard import GuardedHandler
+from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.services.http_servers import json_object
 from trainmaster_emulators.services.named_resources import NamedResources
-from trainmaster_emulators.stack.processes import LOOPBACK
 
 NAME: Final = "iam"
 OWNER: Final = "local-stack"

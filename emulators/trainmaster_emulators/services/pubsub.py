@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from trainmaster_emulators.stack import container_service
-from trainmaster_emulators.stack.backends import JVM_OPTIONS, Backend, BackendKind
-from trainmaster_emulators.stack.loopback import CallError, call
-from trainmaster_emulators.stack.processes import LOOPBACK, split_address
-from trainmaster_emulators.stack.service import Service
+from trainmaster_emulators.process import container_service
+from trainmaster_emulators.process.backends import JVM_OPTIONS, Backend, BackendKind
+from trainmaster_emulators.process.loopback import CallError, call
+from trainmaster_emulators.process.processes import LOOPBACK, split_address
+from trainmaster_emulators.process.service import Service
 
 NAME: Final = "pubsub"
 PREFIX: Final = "trainmaster-"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from trainmaster_emulators.stack import container_service
-from trainmaster_emulators.stack.backends import Backend, BackendKind
-from trainmaster_emulators.stack.loopback import call
-from trainmaster_emulators.stack.processes import split_address
-from trainmaster_emulators.stack.service import Service
-from trainmaster_emulators.stack.state import StackError
+from trainmaster_emulators.process import container_service
+from trainmaster_emulators.process.backends import Backend, BackendKind
+from trainmaster_emulators.process.loopback import call
+from trainmaster_emulators.process.processes import split_address
+from trainmaster_emulators.process.service import Service
+from trainmaster_emulators.process.state import StackError
 
 NAME: Final = "storage"
 JOBS_PREFIX: Final = "jobs/"

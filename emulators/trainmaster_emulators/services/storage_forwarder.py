@@ -26,9 +26,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from trainmaster_emulators.browser_guard import GuardedHandler
+from trainmaster_emulators.process.certificates import GOOGLE_DOMAIN
 from trainmaster_emulators.services.http_servers import QuietServer
 from trainmaster_emulators.services.missing_buckets import XML_HOST, find_bucket, missing_bucket_text
-from trainmaster_emulators.stack.certificates import GOOGLE_DOMAIN
 
 STORAGE_HOSTS: Final = frozenset({"www.googleapis.com", XML_HOST})
 JSON_API_PATHS: Final = ("/storage/v1/", "/upload/", "/download/", "/batch/", "/resumable/")

@@ -20,6 +20,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from trainmaster_emulators.browser_guard import find_host_refusal
+from trainmaster_emulators.process.processes import LOOPBACK, split_address
 from trainmaster_emulators.realism.storage_access import Access, StorageAccess
 from trainmaster_emulators.services.http_servers import serve_accounts
 from trainmaster_emulators.services.storage_forwarder import (
@@ -28,7 +29,6 @@ from trainmaster_emulators.services.storage_forwarder import (
     is_storage_host,
     read_chunks,
 )
-from trainmaster_emulators.stack.processes import LOOPBACK, split_address
 
 NAME = "storage-gate"
 HEALTH = "/_internal/healthcheck"

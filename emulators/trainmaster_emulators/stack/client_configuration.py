@@ -13,11 +13,11 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from trainmaster.wiring.agent_archive import agent_archive, agent_uri
-from trainmaster.wiring.algorithms_archive import algorithms_archive, algorithms_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_uri
+from trainmaster_emulators.process import processes
+from trainmaster_emulators.process.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
 from trainmaster_emulators.services import iam
-from trainmaster_emulators.stack import processes
-from trainmaster_emulators.stack.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
 
 CLIENTS: Final = "clients"
 PROXY_DIR: Final = "proxy"

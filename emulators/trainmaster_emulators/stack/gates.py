@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from trainmaster_emulators.process import processes
+from trainmaster_emulators.process.service import Service
+from trainmaster_emulators.process.state import Endpoints, StackConfig
 from trainmaster_emulators.realism.compute_access import PROVISION
 from trainmaster_emulators.realism.http_access import Api
 from trainmaster_emulators.realism.storage_access import WORKER
 from trainmaster_emulators.services import grpc_gate, http_gate, storage_gate
-from trainmaster_emulators.stack import processes
-from trainmaster_emulators.stack.service import Service
-from trainmaster_emulators.stack.state import Endpoints, StackConfig
 
 CONSOLES: Final = ("console", "console_operator")
 GRPC_VARIABLES: Final = ("FIRESTORE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST")

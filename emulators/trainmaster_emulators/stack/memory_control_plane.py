@@ -24,16 +24,16 @@ from typing import Final
 from trainmaster.core.intake.job_files import PREFIX, UploadedObject
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
 from trainmaster.ports import JobLog, Objects
 from trainmaster.settings import settings
 from trainmaster_emulators.browser_guard import GuardedHandler
-from trainmaster_emulators.stack.loopback import CallError, call
-from trainmaster_emulators.stack.processes import LOOPBACK
+from trainmaster_emulators.process.loopback import CallError, call
+from trainmaster_emulators.process.processes import LOOPBACK
 
 PUBLISH: Final = re.compile(r"^/v1/projects/[^/]+/topics/([^/:]+):publish$")
 REDELIVERY_S: Final = 1.0

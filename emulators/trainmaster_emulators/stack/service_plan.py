@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from trainmaster_emulators.process import processes
+from trainmaster_emulators.process.backends import Backend
+from trainmaster_emulators.process.service import Service
+from trainmaster_emulators.process.state import Endpoints, StackConfig
 from trainmaster_emulators.services import firestore, functions_host, iam, pubsub, storage
-from trainmaster_emulators.stack import client_configuration, gates, processes, runtime_images
-from trainmaster_emulators.stack.backends import Backend
+from trainmaster_emulators.stack import client_configuration, gates, runtime_images
 from trainmaster_emulators.stack.gates import Gates
-from trainmaster_emulators.stack.service import Service
-from trainmaster_emulators.stack.state import Endpoints, StackConfig
 
 API: Final = "api"
 BILLING: Final = "billing"

@@ -17,9 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.stack import backends, processes, supervisor
-from trainmaster_emulators.stack import state as states
-from trainmaster_emulators.stack.state import StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.process import backends, processes
+from trainmaster_emulators.process import state as states
+from trainmaster_emulators.process.state import StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.stack import supervisor
 
 POLL_S: Final = 0.05
 STOP_S: Final = 30.0
@@ -102,7 +103,7 @@ def start(state_dir: Path, config: StackConfig, *, detach: bool = False) -> Stac
     watchdog = [
         sys.executable,
         "-m",
-        "trainmaster_emulators.stack.parent_watchdog",
+        "trainmaster_emulators.process.parent_watchdog",
         *([] if detach else ["--lifeline"]),
     ]
     with log.open("wb") as output:

@@ -24,12 +24,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from trainmaster.wiring.agent_archive import agent_archive, agent_object
-from trainmaster.wiring.algorithms_archive import algorithms_archive, algorithms_object
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
+from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
+from trainmaster_emulators.process import backends, processes, service
+from trainmaster_emulators.process import state as states
+from trainmaster_emulators.process.state import ServiceState, StackConfig, StackError, StackState, StackStatus
 from trainmaster_emulators.services import pubsub, storage
-from trainmaster_emulators.stack import backends, client_configuration, processes, service, service_plan
-from trainmaster_emulators.stack import state as states
-from trainmaster_emulators.stack.state import ServiceState, StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.stack import client_configuration, service_plan
 
 ALREADY_UP: Final = 75
 """Exit status: another supervisor holds this directory. Source: EX_TEMPFAIL in <sysexits.h>."""

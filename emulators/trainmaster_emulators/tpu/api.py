@@ -11,7 +11,7 @@ from typing import Final
 
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.compute.instances import Instance
+from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.tpu import catalog
 from trainmaster_emulators.tpu.api_errors import Json, bad_request
 from trainmaster_emulators.tpu.cloud import TpuCloud

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from trainmaster_emulators.compute.injected_faults import FaultInjector
-from trainmaster_emulators.compute.vm_transitions import Timing
+from trainmaster_emulators.machines.injected_faults import FaultInjector
+from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.tpu import catalog
 from trainmaster_emulators.tpu.api_errors import (
     Json,

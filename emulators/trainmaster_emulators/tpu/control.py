@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainmaster_emulators.compute.api_errors import ApiError, Json, not_found, not_ready
-from trainmaster_emulators.compute.instances import Instance
-from trainmaster_emulators.compute.lifecycle import PREEMPTION_NOTICE_S
+from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found, not_ready
+from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.nodes import Node, NodeState
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.compute.catalog import Catalog
-from trainmaster_emulators.compute.instances import Instance
-from trainmaster_emulators.compute.powered_vm import Disk
-from trainmaster_emulators.compute.properties import Properties
-from trainmaster_emulators.compute.scheduling import SPOT, STANDARD, Scheduling
-from trainmaster_emulators.compute.vm_metadata import Project
-from trainmaster_emulators.compute.vm_power import BootEvent, VmPower
+from trainmaster_emulators.machines.catalog import Catalog
+from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.machines.powered_vm import Disk
+from trainmaster_emulators.machines.properties import Properties
+from trainmaster_emulators.machines.scheduling import SPOT, STANDARD, Scheduling
+from trainmaster_emulators.machines.vm_metadata import Project
+from trainmaster_emulators.machines.vm_power import BootEvent, VmPower
 from trainmaster_emulators.tpu.nodes import Node
 
 TENANT: Final = Project("e0123456789abcdefp-tp", 987654321098)

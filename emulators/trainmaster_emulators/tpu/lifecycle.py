@@ -12,11 +12,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from trainmaster_emulators.compute.api_errors import ApiError
-from trainmaster_emulators.compute.injected_faults import FaultInjector
-from trainmaster_emulators.compute.instances import Instance
-from trainmaster_emulators.compute.lifecycle import PREEMPTION_NOTICE_S
-from trainmaster_emulators.compute.vm_transitions import Timing
+from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.injected_faults import FaultInjector
+from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
+from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.realism.profile import Profile
 from trainmaster_emulators.tpu.api_errors import Json, TpuError, stockout
 from trainmaster_emulators.tpu.hosts import SliceHosts, put_metadata

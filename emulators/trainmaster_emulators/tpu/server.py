@@ -10,8 +10,8 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
-from trainmaster_emulators.compute.api_errors import ApiError
-from trainmaster_emulators.compute.field_mask import select_fields
+from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.field_mask import select_fields
 from trainmaster_emulators.tpu.api import TpuApi
 from trainmaster_emulators.tpu.api_errors import Json, TpuError, not_found, rate_limited
 from trainmaster_emulators.tpu.cloud import TpuCloud

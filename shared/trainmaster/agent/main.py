@@ -1,10 +1,10 @@
 """The agent: keeps one VM doing what its directive says, and reports what happens to the program.
 
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is one
-zip application (`trainmaster/wiring/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its wire
-contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on no port and holds no credentials. It reads from
-the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and a
-guest attribute.
+zip application (`trainmaster/packaging/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its
+wire contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on no port and holds no credentials. It reads
+from the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and
+a guest attribute.
 
 Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
 
@@ -42,18 +42,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.control.agent import Agent
-from trainmaster.agent.control.inbox import Inbox
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.slice_hosts import read_slice_host, read_tpu_node
-from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
-from trainmaster.agent.control.workspace import Workspace
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.metric.metric_report import MetricReport
 from trainmaster.agent.metric.summary_metric import SummaryMetric
 from trainmaster.agent.metric.trial_metric import TAG_VARIABLE, TrialMetric
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.container_engine import ContainerEngine
 from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.events import EventReporter
@@ -67,6 +66,7 @@ from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
 from trainmaster.agent.shutdown.self_delete import SelfDelete
 from trainmaster.agent.utilization.configured import configured_monitor
+from trainmaster.agent.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from trainmaster.api.request import Call, Service, caller_email
 from trainmaster.api.resource_permissions import check_resources
 from trainmaster.core.model.job import Job
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import intake
+from trainmaster.flows.job_creation import intake
 
 SUBMISSION_PREFIX: Final = "api"
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.jobspec import InvalidJob
-from trainmaster.jobspec.reading.problems import service_path
+from trainmaster.jobspec.problems import service_path
 
 Json = dict[str, object]
 

@@ -13,7 +13,7 @@ from trainmaster.api.request import BODY_NAME, Call, Service, caller_name
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.admission_queue import queued_jobs
-from trainmaster.flows.intake import with_time_in_job_id
+from trainmaster.flows.job_creation.intake import with_time_in_job_id
 from trainmaster.flows.user_requests import cancel_job, change_labels
 from trainmaster.jobspec import JOB_ID, parse_document, read_labels
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from trainmaster.api.errors import Json
 from trainmaster.api.quotas import Bucket
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
 from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 from trainmaster.ports import Access
 

@@ -22,7 +22,7 @@ from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.messages import INTERNAL_ERROR, with_log_link
 from trainmaster.flows.user_requests import cancel_job, delete_job
 from trainmaster.jobspec import JOB_ID, parse_document
-from trainmaster.jobspec.reading.problems import snake_case
+from trainmaster.jobspec.problems import snake_case
 from trainmaster.presentation.job_view import timestamp
 
 STATES: Final = {

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 from trainmaster.cli.installation import worker_account_of
 from trainmaster.flows import maintenance, replica_exit, vm_ready
-from trainmaster.flows.authenticate import AuthDeps, authenticate, authenticate_loss
 from trainmaster.messaging import topics
 from trainmaster.messaging.agent_messages import decode_replica_exit, decode_vm_ready
+from trainmaster.messaging.authenticate import AuthDeps, authenticate, authenticate_loss
 from trainmaster.messaging.google_events import decode_maintenance
 from trainmaster.messaging.push import Message
 from trainmaster.settings import settings
 from trainmaster.wiring import authentication, core_services
 
 if TYPE_CHECKING:
-    from trainmaster.gcp.dead_letter_box import DeadLetter
+    from trainmaster.gcp.tools.dead_letter_box import DeadLetter
 
 
 def replay_agent_event(letter: DeadLetter) -> bool:

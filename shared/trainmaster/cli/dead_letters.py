@@ -13,11 +13,11 @@ from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.errors import PermanentError
-from trainmaster.flows.authenticate import IDENTITY_ATTRIBUTE
+from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE
 from trainmaster.settings import settings
 
 if TYPE_CHECKING:
-    from trainmaster.gcp.dead_letter_box import DeadLetter, DeadLetterBox
+    from trainmaster.gcp.tools.dead_letter_box import DeadLetter, DeadLetterBox
 
 app = typer.Typer(help="Messages that no function could handle: list, replay, or drop them.", no_args_is_help=True)
 
@@ -65,7 +65,7 @@ def drop(ids: Ids = None, everything: All = False) -> None:
 
 
 def _open_box() -> DeadLetterBox:
-    from trainmaster.gcp.dead_letter_box import DeadLetterBox
+    from trainmaster.gcp.tools.dead_letter_box import DeadLetterBox
 
     choose_installation()
     return DeadLetterBox(settings().project)

@@ -38,7 +38,8 @@ def choose_installation() -> None:
 def _local_stack_environment() -> dict[str, str]:
     """Return the environment variables of the running local stack. Raises PermanentError if there is none."""
     try:
-        from trainmaster_emulators.stack import client_configuration, stack, state
+        from trainmaster_emulators.process import state
+        from trainmaster_emulators.stack import client_configuration, stack
     except ModuleNotFoundError:
         raise PermanentError(LOCAL_EXTRA_MISSING) from None
     state_dir = state.resolve_state_dir(None)

@@ -38,7 +38,7 @@ def update(
     Needs the Cloud Billing API (cloudbilling.googleapis.com) in your project, and write access to the bucket.
     """
     choose_installation()
-    from trainmaster.gcp.price_catalogue import SERVICES
+    from trainmaster.gcp.tools.price_catalogue import SERVICES
     from trainmaster.wiring.objects import objects
     from trainmaster.wiring.price_list import price_list_uri
     from trainmaster.wiring.prices import price_catalogue

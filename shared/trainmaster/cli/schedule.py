@@ -26,14 +26,14 @@ from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.errors import PermanentError
-from trainmaster.flows.intake import check_allowed
+from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.jobspec import InvalidJob, accept
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
 
 if TYPE_CHECKING:
-    from trainmaster.gcp.scheduler import CloudScheduler
+    from trainmaster.gcp.tools.scheduler import CloudScheduler
 
 API_ENDPOINT: Final = "TRAINMASTER_API_ENDPOINT"
 """Address of the function `api`, which `trainmaster local env` exports."""
@@ -85,7 +85,7 @@ def create(
     ] = False,
 ) -> None:
     """Submit a job file at fixed times. Its jobId contains the time: nightly_{time:%Y%m%d_%H%M}."""
-    from trainmaster.gcp.scheduler import api_call, publication, scheduler_job
+    from trainmaster.gcp.tools.scheduler import api_call, publication, scheduler_job
 
     choose_installation()
     api = api or (os.environ.get(API_ENDPOINT) if submit_as else None)
@@ -178,7 +178,7 @@ def delete(name: Name, location: Location = REGION) -> None:
 
 
 def _scheduler() -> CloudScheduler:
-    from trainmaster.gcp.scheduler import CloudScheduler
+    from trainmaster.gcp.tools.scheduler import CloudScheduler
 
     endpoint = settings().scheduler_endpoint
     if os.environ.get("PUBSUB_EMULATOR_HOST") and not endpoint:

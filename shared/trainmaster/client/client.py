@@ -14,8 +14,8 @@ from trainmaster.client.explanation import Explanation, explanation_of
 from trainmaster.client.job import Job, JobFailedError, job_of
 from trainmaster.core.intake.job_id_template import at_time
 from trainmaster.errors import PermanentError
-from trainmaster.gcp.jobs_api import JobsApi
 from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.gcp.tools.jobs_api import JobsApi
 from trainmaster.jobspec import InvalidJob, read_document
 from trainmaster.presentation.log_reader import LogLine, LogReader
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from trainmaster.errors import PermanentError
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.user_requests import cancel_job, change_labels, delete_job
 from trainmaster.messaging import topics
 

@@ -15,7 +15,7 @@ from trainmaster.core.events import IncarnationRef, VmLost
 from trainmaster.core.intake.system_events import SystemEvent
 from trainmaster.core.model.replica import replica_key
 from trainmaster.core.model.vm_names import replica_id_from_vm_name
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import Loaded, Store
 

@@ -1,8 +1,8 @@
 """Handle the requests to provision. This is the only flow that creates, changes or deletes VMs.
 
-ProvisionRequest    make the VMs of one job equal its stored state (`trainmaster.flows.reconciliation`)
-AdmissionPass       admit queued jobs under the limits (`trainmaster.flows.admission`)
-OrphanSearch        compare all listed VMs with the stored jobs (`trainmaster.flows.vm_check`)
+ProvisionRequest    make the VMs of one job equal its stored state (`trainmaster.flows.provisioning.reconciliation`)
+AdmissionPass       admit queued jobs under the limits (`trainmaster.flows.provisioning.admission`)
+OrphanSearch        compare all listed VMs with the stored jobs (`trainmaster.flows.provisioning.vm_check`)
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import logging
 from datetime import datetime, timedelta
 from typing import Final
 
-from trainmaster.flows import admission, reconciliation, vm_check
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning import admission, reconciliation, vm_check
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest
 
 LATE_S: Final = 120.0

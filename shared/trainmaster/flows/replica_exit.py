@@ -10,8 +10,8 @@ from typing import Final
 
 from trainmaster.core.events import ReplicaExited
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.readiness import start_if_all_ready
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.readiness import start_if_all_ready
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.ports import Loaded
 
 POSTPONED_PAUSE_S: Final = 2.0

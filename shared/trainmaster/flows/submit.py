@@ -13,7 +13,8 @@ from typing import Final
 
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows.intake import (
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.intake import (
     JobExistsError,
     OverLimitError,
     check_allowed,
@@ -21,7 +22,6 @@ from trainmaster.flows.intake import (
     requested_job_id,
     with_time_in_job_id,
 )
-from trainmaster.flows.record import Deps
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, read_document
 from trainmaster.ports import Rejection, Store
 

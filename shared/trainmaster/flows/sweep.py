@@ -23,8 +23,8 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.reconcile.attention import needs_reconciliation
 from trainmaster.core.rules.user_requests import passed_deadline
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import notify
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit import notify
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import (
     ProvisionRequest,

@@ -30,9 +30,9 @@ from trainmaster.core.model.tuning import Trial, TrialState, trial_id
 from trainmaster.core.reconcile.trial_jobs import trial_job
 from trainmaster.core.rules.tuning import final_decision, trials_to_begin
 from trainmaster.errors import PermanentError
-from trainmaster.flows.history import expire_history
-from trainmaster.flows.intake import with_zone_order
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.history import expire_history
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.job_creation.intake import with_zone_order
 from trainmaster.flows.user_requests import cancel_job, delete_job
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import TuneRequest, encode_tune

@@ -15,10 +15,15 @@ from typing import Final
 
 from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedObject
 from trainmaster.core.rules.messages import JOB_EXISTS
-from trainmaster.flows.algorithm_package import with_algorithm_package
-from trainmaster.flows.intake import check_allowed, region_problem, resume_previous_tuning, with_time_in_job_id
-from trainmaster.flows.record import Deps
-from trainmaster.flows.resource_checks import with_resources
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.algorithm_package import with_algorithm_package
+from trainmaster.flows.job_creation.intake import (
+    check_allowed,
+    region_problem,
+    resume_previous_tuning,
+    with_time_in_job_id,
+)
+from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import InvalidJob, Problem, accept, job_id_from, read_document
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects

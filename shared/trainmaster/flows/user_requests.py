@@ -11,7 +11,7 @@ from trainmaster.core.actions import SetLabels
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CancelRequested, DeleteRequested, LabelsChanged
 from trainmaster.core.model.job import Label
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 
 
 def cancel_job(job_id: str, by: str, deps: Deps) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainmaster.core.events import VmReady
-from trainmaster.flows.readiness import start_if_all_ready
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.readiness import start_if_all_ready
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.ports import Loaded
 
 

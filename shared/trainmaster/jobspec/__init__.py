@@ -25,8 +25,8 @@ from trainmaster.jobspec.fields.exit_policy import read_exit_policy
 from trainmaster.jobspec.fields.job_id import JOB_ID, job_id_from
 from trainmaster.jobspec.fields.labels import read_labels
 from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.jobspec.reading.parse_document import parse_document
-from trainmaster.jobspec.reading.problems import InvalidJob, Problem
 
 __all__ = [
     "JOB_ID",

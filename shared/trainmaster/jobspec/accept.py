@@ -25,17 +25,17 @@ from trainmaster.jobspec.fields.gang import check_gang
 from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
-from trainmaster.jobspec.fields.unsupported import check_supported
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from trainmaster.jobspec.formats.extension import Extension, SpotUse
+from trainmaster.jobspec.formats.unsupported import check_supported
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 from trainmaster.jobspec.machines.algorithm_machines import check_algorithm_machines, gpu_runtime
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
+from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
 from trainmaster.jobspec.reading.json_limits import copy_as_json
-from trainmaster.jobspec.reading.problems import ROOT, InvalidJob, Problem, Problems
 from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model
 from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
 from trainmaster.jobspec.resolve.named_resources import named_resources

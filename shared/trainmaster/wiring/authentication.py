@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from trainmaster.flows.authenticate import AuthDeps
 from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.ports import Tokens
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services

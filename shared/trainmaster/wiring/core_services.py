@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
 from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.job_log import CloudJobLog

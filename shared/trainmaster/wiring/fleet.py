@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Final
 
-from trainmaster.flows.fleet_deps import FleetDeps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.gcp.addresses import DnsAddresses, EmulatorAddresses
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.fleets import Fleets

@@ -6,8 +6,8 @@ from functools import cache
 
 from trainmaster.cost.checkpoint_times import CheckpointTimes
 from trainmaster.gcp import clients
-from trainmaster.gcp.price_catalogue import PriceCatalogue
 from trainmaster.gcp.storage_objects import StorageObjects
+from trainmaster.gcp.tools.price_catalogue import PriceCatalogue
 from trainmaster.settings import settings
 
 

@@ -18,8 +18,8 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.messaging import topics
+from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.services import pubsub
-from trainmaster_emulators.stack.loopback import CallError, call
 
 REPEATED_WITHIN_S = 80
 """`Lab` waits up to three times as long, four minutes: a killed delivery is repeated, and a sweep may have to help."""

@@ -19,7 +19,7 @@ from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import State
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster_emulators.stack.state import StackError
+from trainmaster_emulators.process.state import StackError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

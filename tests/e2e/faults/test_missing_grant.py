@@ -17,13 +17,13 @@ from tests.support.serving import serving
 from tests.support.stack import LocalStack, local_stack, reserved_ports
 from trainmaster.console.iap_sign_in import ASSERTION
 from trainmaster.core.model.job import JobState
+from trainmaster_emulators.process.service import run_alone
+from trainmaster_emulators.process.state import ROOT, StackConfig
 from trainmaster_emulators.realism.call_access import INFRA, TABLE_FILE
 from trainmaster_emulators.realism.compute_access import ROLES_FILE
 from trainmaster_emulators.services import functions_host, grpc_gate, http_gate, storage_gate
 from trainmaster_emulators.services.iap_issuer import IapIssuer
 from trainmaster_emulators.stack import gates
-from trainmaster_emulators.stack.service import run_alone
-from trainmaster_emulators.stack.state import ROOT, StackConfig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(400)]
 

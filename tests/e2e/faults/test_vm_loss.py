@@ -12,7 +12,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster_emulators.stack.loopback import call
+from trainmaster_emulators.process.loopback import call
 
 pytestmark = pytest.mark.e2e
 

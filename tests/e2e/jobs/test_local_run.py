@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.stack import clean_environment, eventually
-from trainmaster_emulators.stack import state
-from trainmaster_emulators.stack.processes import list_processes
+from trainmaster_emulators.process import state
+from trainmaster_emulators.process.processes import list_processes
 
 pytestmark = pytest.mark.e2e
 

@@ -18,8 +18,8 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import LossCause, Vm
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.flows.intake import new_job
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.job_creation.intake import new_job
 from trainmaster.gcp.tpu_fleet import TpuFleet
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.jobspec import accept

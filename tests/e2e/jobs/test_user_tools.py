@@ -21,7 +21,7 @@ from tests.support.stack import clean_environment
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.messaging import topics
 from trainmaster.messaging.job_state import JobStateMessage
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

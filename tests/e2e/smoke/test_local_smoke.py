@@ -14,8 +14,8 @@ from smoke.local_stack import LocalInstallation
 from smoke.run import smoke
 from smoke.steps import STEPS, Step
 from smoke.world import World
+from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services.pubsub import PubSub
-from trainmaster_emulators.stack.loopback import call
 
 pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(1800)]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.stack import eventually
-from trainmaster.wiring.agent_archive import agent_uri
-from trainmaster_emulators.stack.processes import Ports
+from trainmaster.packaging.agent_archive import agent_uri
+from trainmaster_emulators.process.processes import Ports
 
 from .support.cloud import Cloud
 from .support.vm import BUCKET, Vm

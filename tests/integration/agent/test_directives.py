@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.agent.control.vm_config import IncarnationKey, supersedes
+from trainmaster.agent.model.vm_config import IncarnationKey, supersedes
 
 from .support.cloud import Cloud
 from .support.vm import Vm

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.control.workspace import Workspace
 from trainmaster.agent.program import devices
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.engine_installation import EngineInstallation
 from trainmaster.agent.setup.setup_errors import SetupError
+from trainmaster.agent.workspace import Workspace
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from trainmaster.agent.control.vm_config import VmRef
+from trainmaster.agent.model.vm_config import VmRef
 from trainmaster.agent.program.environment import command_of, environment_of
 
 from .support.vm import FIRST, agent_identity

@@ -14,10 +14,10 @@ from trainmaster.agent.control.agent import Agent
 from trainmaster.agent.control.exit_reporter import DELAY_S
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
-from trainmaster.agent.control.vm_config import IncarnationKey
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.serial_console import Console
-from trainmaster.agent.results import ProgramExit
 from trainmaster.agent.setup.setup import Setup
 
 from .support.vm import agent_identity

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.control.workspace import Workspace
 from trainmaster.agent.program import devices
 from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.gpu_driver import WAIT_S, wait_for_driver
 from trainmaster.agent.setup.setup_errors import SetupError
+from trainmaster.agent.workspace import Workspace
 
 
 class Machine:

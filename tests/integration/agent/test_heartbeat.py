@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.support.stack import eventually
-from trainmaster.agent.control.inbox import Inbox
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.reporting import heartbeat
 from trainmaster.agent.reporting.heartbeat import Heartbeat
 from trainmaster.agent.reporting.serial_console import Console

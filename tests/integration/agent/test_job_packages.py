@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.control.workspace import Workspace
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.results import SetupFailure
 from trainmaster.agent.reporting.serial_console import Console
-from trainmaster.agent.results import SetupFailure
 from trainmaster.agent.setup import gpu_driver, job_packages
 from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.job_packages import builds_without_isolation, has_check_option
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import TRIES, Retrier
+from trainmaster.agent.workspace import Workspace
 
 from .support.cloud import Cloud
 from .support.package_index import PackageIndex

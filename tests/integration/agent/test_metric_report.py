@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.stack import eventually
-from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.metric.metric_report import MEASUREMENTS_MAX, MetricReport
 from trainmaster.agent.metric.trial_metric import FILE_NAME, TrialMetric
+from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.gcp.vm_labels import METRIC
 

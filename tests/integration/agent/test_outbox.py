@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.agent.test_serial_console import console_of
-from trainmaster.agent.control.vm_config import IncarnationKey
 from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.publisher import REPEATS_RARE, Event, Outbox, repeat_intervals
 from trainmaster.agent.reporting.serial_console import Console
 

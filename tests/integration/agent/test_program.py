@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from trainmaster.flows.authenticate import read_token
 from trainmaster.memory.bus import ATTRIBUTE_BYTES_MAX
+from trainmaster.messaging.authenticate import read_token
 
 from .support.cloud import Cloud
 from .support.vm import CLUSTER, NAME, Vm, is_alive

@@ -11,13 +11,13 @@ import pytest
 
 from tests.integration.compute.emulator import PROJECT, eventually, running_emulator
 from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices
-from trainmaster.agent.control.vm_config import VmConfig
-from trainmaster.agent.control.workspace import Workspace
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError, HttpResponse
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.shutdown.self_delete import RETRY_MAX_S, SelfDelete
+from trainmaster.agent.workspace import Workspace
 
 from .support.vm import agent_identity
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.control.vm_config import IncarnationKey
-from trainmaster.agent.control.workspace import Workspace
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.publisher import Event, Outbox, Publisher
 from trainmaster.agent.reporting.serial_console import Console, Stream
+from trainmaster.agent.workspace import Workspace
 
 from .support.cloud import Cloud
 

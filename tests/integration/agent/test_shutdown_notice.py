@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from trainmaster.agent.control.inbox import Inbox
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.shutdown.vm_shutdown_notice import (
     ANNOUNCE_BEFORE_S,

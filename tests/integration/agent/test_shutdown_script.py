@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from trainmaster.wiring.agent_archive import AGENT
+from trainmaster.packaging.agent_archive import AGENT
 
 from .support.cloud import TIMEOUT_S, Cloud
 from .support.vm import Vm

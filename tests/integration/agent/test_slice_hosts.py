@@ -7,7 +7,7 @@ import json
 import pytest
 
 from trainmaster.agent.control.slice_hosts import DIRECTIVE_SKEW_MAX_S, PeerShutdownWait, addresses_of
-from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost
+from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.program.environment import environment_of
 
 from .support.cloud import Cloud

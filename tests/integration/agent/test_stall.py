@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.agent.control.inbox import Inbox
 from trainmaster.agent.control.stall_watch import StallWatch
-from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.reporting.serial_console import Console
 
 from .support.cloud import Cloud

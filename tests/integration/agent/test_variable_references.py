@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from trainmaster.agent.control.vm_config import VmConfig
+from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.agent.program.variable_references import expand, resolve_references
 
 from .support.cloud import Cloud

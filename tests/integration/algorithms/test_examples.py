@@ -17,7 +17,7 @@ from trainmaster.cli.local.job_monitor import Report
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
 from trainmaster.memory.objects import MemoryObjects
-from trainmaster_emulators.stack.state import StackConfig
+from trainmaster_emulators.process.state import StackConfig
 
 pytestmark = pytest.mark.slow
 

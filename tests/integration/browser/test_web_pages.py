@@ -26,10 +26,10 @@ from playwright.sync_api import BrowserContext, Error, sync_playwright
 
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack
+from trainmaster_emulators.process import processes
+from trainmaster_emulators.process.loopback import CallError, call
+from trainmaster_emulators.process.state import StackConfig
 from trainmaster_emulators.services import grpc_gate, http_gate, storage_gate
-from trainmaster_emulators.stack import processes
-from trainmaster_emulators.stack.loopback import CallError, call
-from trainmaster_emulators.stack.state import StackConfig
 
 pytestmark = [pytest.mark.emulator, pytest.mark.heavy, pytest.mark.timeout(600)]
 """`make test` covers the guard of each server in tests/integration/stack/test_browser_guard.py."""

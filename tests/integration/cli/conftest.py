@@ -16,7 +16,7 @@ from trainmaster import settings
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
 from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.objects import MemoryObjects

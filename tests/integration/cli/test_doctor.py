@@ -23,16 +23,16 @@ from trainmaster.cli.doctor.sample_events import SAMPLE_EVENTS
 from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
-from trainmaster.gcp import inspection
 from trainmaster.gcp.clients import TOKEN_FILE, firestore_client
-from trainmaster.gcp.inspection import Endpoints
+from trainmaster.gcp.tools import inspection
+from trainmaster.gcp.tools.inspection import Endpoints
 from trainmaster.messaging import agent_messages, google_events, topics
 from trainmaster.ports import Orphan
 from trainmaster.settings import settings
 from trainmaster.wiring import core_services
+from trainmaster_emulators.process import state
+from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services import iam, pubsub, storage
-from trainmaster_emulators.stack import state
-from trainmaster_emulators.stack.loopback import call
 
 REGION = "us-central1"
 

@@ -16,14 +16,14 @@ from trainmaster.cli.doctor.function_checks import FUNCTIONS, check_functions
 from trainmaster.cli.doctor.policy_checks import SERVICES
 from trainmaster.cli.doctor.quota_checks import FIRST_JOB
 from trainmaster.cli.main import app
-from trainmaster.gcp import inspection
 from trainmaster.gcp.clients import TOKEN_FILE
-from trainmaster.gcp.inspection import Endpoints, Inspection
 from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.gcp.tools import inspection
+from trainmaster.gcp.tools.inspection import Endpoints, Inspection
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.settings import settings
+from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam
-from trainmaster_emulators.stack.state import ROOT
 
 PROJECT, REGION = "my-project", "us-central1"
 

@@ -33,8 +33,8 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.errors import PermanentError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
-from trainmaster.gcp.dead_letter_box import DeadLetter, DeadLetterBox
 from trainmaster.gcp.pubsub_bus import PubsubBus
+from trainmaster.gcp.tools.dead_letter_box import DeadLetter, DeadLetterBox
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore

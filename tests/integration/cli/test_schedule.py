@@ -21,7 +21,7 @@ from tests.support.world import World
 from trainmaster.core.intake.job_id_template import at_time
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
-from trainmaster.gcp.scheduler import CloudScheduler, api_call, publication, scheduler_job
+from trainmaster.gcp.tools.scheduler import CloudScheduler, api_call, publication, scheduler_job
 from trainmaster.messaging import push
 
 DISCOVERED = "discovery_cache/documents/cloudscheduler.v1.json"

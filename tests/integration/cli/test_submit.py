@@ -22,7 +22,7 @@ from trainmaster.cli import package_staging
 from trainmaster.cli.gcloud_flags import Flags, apply_flags
 from trainmaster.core.events import CancelRequested
 from trainmaster.errors import PermanentError
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 
 SPEC = """
 labels: {team: vision}

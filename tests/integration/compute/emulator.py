@@ -22,7 +22,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
 
-from trainmaster_emulators.compute.powered_vm import MARKER
+from trainmaster_emulators.machines.powered_vm import MARKER
 
 PROJECT = "compute-tests"
 ZONE = "us-central1-a"

@@ -24,7 +24,7 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.flows.intake import new_job
+from trainmaster.flows.job_creation.intake import new_job
 from trainmaster.gcp.compute_fleet.properties import resource
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.jobspec import accept

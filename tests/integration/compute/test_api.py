@@ -10,8 +10,8 @@ from google.api_core import exceptions
 from google.cloud import compute_v1
 
 from tests.integration.compute.emulator import IMAGE, OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance, eventually
-from trainmaster_emulators.compute.api_errors import ApiError
 from trainmaster_emulators.compute.list_filter import parse_filter
+from trainmaster_emulators.machines.api_errors import ApiError
 
 
 def bulk(names: list[str], **changes: Any) -> compute_v1.BulkInsertInstanceResource:
@@ -293,7 +293,7 @@ def test_missing_vm_zone_and_project_are_not_found(emulator: Emulator) -> None:
 
 
 def test_unknown_image_without_a_default_environment_is_refused() -> None:
-    from trainmaster_emulators.compute.catalog import Catalog, Links
+    from trainmaster_emulators.machines.catalog import Catalog, Links
 
     catalog = Catalog(Links("http://x/compute/v1", PROJECT), {"python": "/env"})
     assert catalog.environment_of(IMAGE) == "/env"

@@ -9,8 +9,8 @@ from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request
 
-from trainmaster_emulators.compute.api_errors import ApiError
-from trainmaster_emulators.compute.field_mask import parse_mask, select_fields
+from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.field_mask import parse_mask, select_fields
 
 BODY: dict[str, Any] = {
     "kind": "list",

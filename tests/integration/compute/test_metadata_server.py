@@ -18,9 +18,9 @@ from google.auth import exceptions, jwt
 from google.oauth2 import id_token
 
 from tests.integration.compute.emulator import Emulator, eventually
-from trainmaster_emulators.compute.metadata_server import MetadataServer
-from trainmaster_emulators.compute.metadata_tree import MetadataTree, Secret
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.machines.metadata_server import MetadataServer
+from trainmaster_emulators.machines.metadata_tree import MetadataTree, Secret
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 
 NOW = datetime.now(UTC)
 IDENTITY = VmIdentity("vm@p.iam.gserviceaccount.com", "p", 4711, "us-central1-a", 99, "vm", NOW)

@@ -12,18 +12,18 @@ import pytest
 from tests.integration.compute.emulator import PROJECT, an_instance, running_emulator
 from tests.integration.compute.emulator import ZONE as EMULATOR_ZONE
 from trainmaster_emulators.compute.__main__ import parse_arguments
-from trainmaster_emulators.compute.api_errors import ApiError
-from trainmaster_emulators.compute.catalog import Catalog, Links
 from trainmaster_emulators.compute.cloud import Cloud
-from trainmaster_emulators.compute.operations import Operation
-from trainmaster_emulators.compute.vm_metadata import Project
-from trainmaster_emulators.compute.vm_power import VmPower
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
-from trainmaster_emulators.compute.vm_transitions import Timing
+from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.catalog import Catalog, Links
+from trainmaster_emulators.machines.operations import Operation
+from trainmaster_emulators.machines.vm_metadata import Project
+from trainmaster_emulators.machines.vm_power import VmPower
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
+from trainmaster_emulators.machines.vm_transitions import Timing
+from trainmaster_emulators.process.state import StackConfig
 from trainmaster_emulators.realism.call_quota import CallQuota
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, Profile
 from trainmaster_emulators.realism.spans import Span
-from trainmaster_emulators.stack.state import StackConfig
 
 FAST = replace(GOOGLE_CLOUD, create=Span(0.3, 0.4), delete=Span(0.2, 0.3), late_failures=0.0, list_lag=Span(0, 0))
 ZONE = "us-central1-a"

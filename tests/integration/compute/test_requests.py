@@ -15,10 +15,10 @@ from trainmaster.core.model.job import Label
 from trainmaster.core.model.label_rules import LABELS_MAX
 from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
-from trainmaster_emulators.compute.catalog import Catalog, Links
-from trainmaster_emulators.compute.operations import OperationStore
-from trainmaster_emulators.compute.properties import Properties, parse_properties
 from trainmaster_emulators.compute.resource_policies import PolicyStore
+from trainmaster_emulators.machines.catalog import Catalog, Links
+from trainmaster_emulators.machines.operations import OperationStore
+from trainmaster_emulators.machines.properties import Properties, parse_properties
 
 ZONE = "us-central1-a"
 CASES = [(theme, name) for theme, cases in THEMES.items() for name in cases]

@@ -15,7 +15,7 @@ from tests.integration.agent.support.cloud import Cloud
 from tests.integration.agent.support.vm import install_agent, vm_config
 from tests.integration.compute.emulator import ZONE, Emulator, eventually
 from trainmaster.agent.shutdown.vm_shutdown_notice import REPLACEMENT_S
-from trainmaster_emulators.compute.metadata_tree import Document, MetadataTree
+from trainmaster_emulators.machines.metadata_tree import Document, MetadataTree
 
 GPU: dict[str, Any] = {
     "guest_accelerators": [

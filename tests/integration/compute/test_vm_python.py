@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.agent.support.packages import wheel_of
-from trainmaster_emulators.compute.vm_python import create_overlay
+from trainmaster_emulators.machines.vm_python import create_overlay
 
 NAME = "overlaid_package"
 SCRIPT = f"#!%s/bin/python3\nimport {NAME}; print('script', {NAME}.VERSION)\n"

@@ -13,7 +13,7 @@ import pytest
 from google.cloud import compute_v1
 
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, is_running, running_emulator
-from trainmaster_emulators.compute.powered_vm import Disk
+from trainmaster_emulators.machines.powered_vm import Disk
 
 STUBBORN = """
 trap '' TERM

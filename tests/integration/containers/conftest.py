@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import lab
 from tests.integration.containers.engine import Engine, missing, running_engine
 from tests.support.stack import LocalStack, local_stack
-from trainmaster_emulators.stack.state import StackConfig
+from trainmaster_emulators.process.state import StackConfig
 
 __all__ = ["lab"]
 

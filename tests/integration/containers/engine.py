@@ -25,11 +25,11 @@ from typing import Final
 import pytest
 
 from tests.support.stack import eventually
+from trainmaster_emulators.process import container_service, exec_with_parent
+from trainmaster_emulators.process.backends import BackendKind, choose_backend
+from trainmaster_emulators.process.processes import LOOPBACK, Ports
+from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import storage
-from trainmaster_emulators.stack import container_service, exec_with_parent
-from trainmaster_emulators.stack.backends import BackendKind, choose_backend
-from trainmaster_emulators.stack.processes import LOOPBACK, Ports
-from trainmaster_emulators.stack.state import ROOT
 
 FOLDER: Final = ROOT / ".images" / "engine"
 SOURCES: Final = Path(__file__).parent / "images"

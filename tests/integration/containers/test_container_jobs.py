@@ -13,7 +13,7 @@ from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster_emulators.stack.state import StackConfig
+from trainmaster_emulators.process.state import StackConfig
 
 pytestmark = [pytest.mark.heavy, pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -18,7 +18,7 @@ from tests.integration.agent.support.vm import Vm
 from tests.integration.containers.engine import PREFIX, Engine
 from tests.support.stack import eventually
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
-from trainmaster.wiring.agent_archive import AGENT
+from trainmaster.packaging.agent_archive import AGENT
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 

@@ -13,11 +13,12 @@ import pytest
 
 from tests.integration.containers.engine import Engine
 from tests.support.stack import clean_environment, eventually, recording_functions
+from trainmaster_emulators.process import service
+from trainmaster_emulators.process.backends import BackendKind, require_backend
+from trainmaster_emulators.process.processes import Ports
+from trainmaster_emulators.process.state import EMULATORS_VARIABLE, ROOT, StackConfig
 from trainmaster_emulators.services import firestore
-from trainmaster_emulators.stack import service, stack
-from trainmaster_emulators.stack.backends import BackendKind, require_backend
-from trainmaster_emulators.stack.processes import Ports
-from trainmaster_emulators.stack.state import EMULATORS_VARIABLE, ROOT, StackConfig
+from trainmaster_emulators.stack import stack
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
 
@@ -59,7 +60,7 @@ def test_container_ends_with_the_process_that_represents_it(engine: Engine, tmp_
         (process,) = [
             child
             for child in psutil.Process().children()
-            if "trainmaster_emulators.stack.container_service" in child.cmdline()
+            if "trainmaster_emulators.process.container_service" in child.cmdline()
         ]
         os.kill(process.pid, signal.SIGKILL)
         eventually(lambda: not engine.containers(TESTCONTAINERS), within_s=ENGINE_S)

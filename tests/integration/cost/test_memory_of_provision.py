@@ -19,16 +19,16 @@ from typing import Final
 
 import pytest
 
+from bench.cold_events import PROJECT, world
+from bench.cold_starts import memory_mib, send, started
 from bench.jobs import job_spec
-from infra.bench_cold import memory_mib, send, started
-from infra.cold_events import PROJECT, world
 from infra.stage import stage
 from tests.integration.compute.emulator import Emulator, running_emulator
 from tests.support.jobs import CHIEF, an_incarnation
 from tests.support.world import World
 from trainmaster.core.events import ReplicaExited
 from trainmaster.core.model.vm import DirectiveAction
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.firestore.store import FirestoreStore
@@ -43,7 +43,7 @@ EMULATOR_WITHOUT_PROCESSES: Final = """
 import sys
 from datetime import UTC, datetime
 from trainmaster_emulators.compute.__main__ import main
-from trainmaster_emulators.compute.vm_power import VmPower
+from trainmaster_emulators.machines.vm_power import VmPower
 
 def on(self, instance, **_):
     instance.started_at = datetime.now(UTC)

@@ -12,7 +12,7 @@ from tests.support.serving import serving
 from tests.unit.cost.price_lists import emulated_skus
 from trainmaster.cost.sku import Sku
 from trainmaster.errors import PermanentError
-from trainmaster.gcp.price_catalogue import SERVICES, PriceCatalogue
+from trainmaster.gcp.tools.price_catalogue import SERVICES, PriceCatalogue
 from trainmaster_emulators.billing.server import BillingServer
 from trainmaster_emulators.rest.server import listen
 

@@ -20,13 +20,13 @@ from rich.console import Console
 
 from examples import package as packages
 from trainmaster.agent.metric.trial_metric import parse_measurements
-from trainmaster.agent.results import Measurement
+from trainmaster.agent.model.results import Measurement
 from trainmaster.cli.local.example_stack import RunningStack
 from trainmaster.cli.local.example_upload import upload
 from trainmaster.cli.local.job_monitor import Report
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.memory.objects import MemoryObjects
-from trainmaster_emulators.stack.state import StackConfig
+from trainmaster_emulators.process.state import StackConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"

@@ -14,9 +14,9 @@ import pytest
 
 from tests.integration.logging.cloud import LOG, PROJECT, Cloud, an_entry
 from tests.support.jobs import START
-from trainmaster.agent.control.vm_config import IncarnationKey
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.log_buffer import LogBuffer
 from trainmaster.agent.reporting.serial_console import Stream

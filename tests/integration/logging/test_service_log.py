@@ -18,8 +18,9 @@ from trainmaster.core.model.plan import Dialect
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reporting.job_log import ServiceLine, Severity, task_base
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import readiness, submit
-from trainmaster.flows.record import Deps
+from trainmaster.flows import submit
+from trainmaster.flows.commit import readiness
+from trainmaster.flows.commit.record import Deps
 from trainmaster.gcp.job_log import CloudJobLog
 from trainmaster.memory.job_log import MemoryJobLog
 from trainmaster.presentation.log_reader import parse_entry

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.integration.logging.cloud import LOG, PROJECT, START_NS, Cloud
-from trainmaster.agent.control.vm_config import IncarnationKey
 from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting import log_buffer
 from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.log_buffer import BATCH_LINES_MAX, LogBuffer

@@ -11,7 +11,7 @@ import pytest
 
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES, TPU_PYTHON
-from trainmaster.wiring.algorithms_archive import REQUIREMENTS
+from trainmaster.packaging.algorithms_archive import REQUIREMENTS
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster_emulators.stack import backends
-from trainmaster_emulators.stack.backends import BackendKind
-from trainmaster_emulators.stack.state import StackConfig, StackError
+from trainmaster_emulators.process import backends
+from trainmaster_emulators.process.backends import BackendKind
+from trainmaster_emulators.process.state import StackConfig, StackError
 
 
 @pytest.fixture

@@ -16,15 +16,15 @@ import pytest
 from tests.integration.compute.emulator import running_emulator
 from tests.support.serving import serving
 from tests.support.stack import recording_functions, reserved_ports
-from trainmaster_emulators.compute.metadata_server import MetadataServer
-from trainmaster_emulators.compute.metadata_tree import MetadataTree
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
 from trainmaster_emulators.logging.entries import Entries
 from trainmaster_emulators.logging.server import LoggingServer
+from trainmaster_emulators.machines.metadata_server import MetadataServer
+from trainmaster_emulators.machines.metadata_tree import MetadataTree
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
+from trainmaster_emulators.process import service
 from trainmaster_emulators.rest.server import listen
 from trainmaster_emulators.services import functions_host, iam
 from trainmaster_emulators.services.googleapis_proxy import ProxyServer
-from trainmaster_emulators.stack import service
 from trainmaster_emulators.stack.memory_control_plane import MemoryControlPlane
 
 FROM_PAGES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from trainmaster_emulators.stack import certificates
+from trainmaster_emulators.process import certificates
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -13,11 +13,12 @@ import pytest
 from tests.support.serving import serving
 from trainmaster.api import handler
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
-from trainmaster.wiring.agent_archive import agent_archive, agent_uri
-from trainmaster.wiring.algorithms_archive import algorithms_archive, algorithms_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_uri
+from trainmaster_emulators.process import state
+from trainmaster_emulators.process.state import FUNCTIONS, Endpoints, StackConfig, StackError, StackState, StackStatus
 from trainmaster_emulators.services import iam, pubsub
-from trainmaster_emulators.stack import client_configuration, runtime_images, stack, state
-from trainmaster_emulators.stack.state import FUNCTIONS, Endpoints, StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.stack import client_configuration, runtime_images, stack
 
 ENDPOINTS = Endpoints(
     firestore="h:1",

@@ -13,7 +13,7 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 import pytest
 
 from tests.support.stack import clean_environment, recording_functions
-from trainmaster_emulators.stack import state
+from trainmaster_emulators.process import state
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 

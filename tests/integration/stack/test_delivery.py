@@ -16,9 +16,9 @@ import pytest
 
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack, recording_functions
+from trainmaster_emulators.process import processes
+from trainmaster_emulators.process.state import StackConfig
 from trainmaster_emulators.services import pubsub
-from trainmaster_emulators.stack import processes
-from trainmaster_emulators.stack.state import StackConfig
 
 pytestmark = pytest.mark.emulator
 

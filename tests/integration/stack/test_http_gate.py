@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.realism.call_access import INFRA, TABLE_FILE, read_refusals
 from trainmaster_emulators.realism.http_access import ROLES_FILE, Api
 from trainmaster_emulators.services import iam
 from trainmaster_emulators.services.http_gate import GateServer
-from trainmaster_emulators.stack.loopback import call
 
 PROJECT = "/v1/projects/p"
 TPU = "/v2/projects/p/locations/us-central1-b"

@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from tests.support.stack import clean_environment, eventually, recording_functions
-from trainmaster_emulators.stack import processes, stack, state
-from trainmaster_emulators.stack.state import StackConfig, StackError, StackStatus
+from trainmaster_emulators.process import processes, state
+from trainmaster_emulators.process.state import StackConfig, StackError, StackStatus
+from trainmaster_emulators.stack import stack
 
 pytestmark = pytest.mark.emulator
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.emulator
 PARENT = """
 import sys, time, pathlib
 from trainmaster_emulators.stack.stack import running_stack
-from trainmaster_emulators.stack.state import StackConfig
+from trainmaster_emulators.process.state import StackConfig
 with running_stack(pathlib.Path(sys.argv[1]), StackConfig.model_validate_json(sys.argv[2])):
     time.sleep(600)
 """

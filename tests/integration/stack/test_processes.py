@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from trainmaster_emulators.stack import processes
+from trainmaster_emulators.process import processes
 
 
 def test_ports_of_two_stacks_are_disjoint() -> None:

@@ -9,10 +9,10 @@ import typer
 
 from tests.support.stack import reserved_ports
 from trainmaster.cli.local.commands import read_public_buckets
+from trainmaster_emulators.process import service
+from trainmaster_emulators.process.backends import require_backend
+from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services import storage
-from trainmaster_emulators.stack import service
-from trainmaster_emulators.stack.backends import require_backend
-from trainmaster_emulators.stack.loopback import call
 
 OBJECTS = "/storage/v1/b/cloud-samples-data/o"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.stack import reserved_ports
+from trainmaster_emulators.process.backends import require_backend
+from trainmaster_emulators.process.state import FUNCTIONS, StackConfig
 from trainmaster_emulators.services import grpc_gate, http_gate, storage_gate
 from trainmaster_emulators.stack import service_plan
-from trainmaster_emulators.stack.backends import require_backend
-from trainmaster_emulators.stack.state import FUNCTIONS, StackConfig
 
 
 def planned(folder: Path, config: StackConfig) -> service_plan.Plan:

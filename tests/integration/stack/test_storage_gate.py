@@ -13,6 +13,8 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
+from trainmaster_emulators.process.loopback import call
+from trainmaster_emulators.process.processes import split_address
 from trainmaster_emulators.realism.storage_access import (
     CREATE,
     DELETE,
@@ -25,8 +27,6 @@ from trainmaster_emulators.realism.storage_access import (
 )
 from trainmaster_emulators.services.storage import create_bucket, create_object
 from trainmaster_emulators.services.storage_gate import GateServer
-from trainmaster_emulators.stack.loopback import call
-from trainmaster_emulators.stack.processes import split_address
 
 BUCKET, STAGE = "gated", "gated-stage"
 

@@ -16,9 +16,10 @@ from trainmaster.core.events import CancelRequested, IncarnationRef, JobSubmitte
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import orphans, provision, vm_ready
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows import provision, vm_ready
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning import orphans
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet

@@ -26,7 +26,7 @@ from trainmaster.core.model.plan import TpuQueue
 from trainmaster.core.model.vm import LossCause as Loss
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
-from trainmaster.flows import orphans
+from trainmaster.flows.provisioning import orphans
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.gcp.tpu_fleet.nodes import resource
 from trainmaster.gcp.tpu_fleet.operations import Operation

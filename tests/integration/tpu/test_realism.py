@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.integration.tpu.slices import ONE_HOST, RUNTIME, ZONE
-from trainmaster_emulators.compute.catalog import Catalog, Links
-from trainmaster_emulators.compute.injected_faults import FaultInjector
-from trainmaster_emulators.compute.vm_metadata import Project
-from trainmaster_emulators.compute.vm_power import VmPower
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
-from trainmaster_emulators.compute.vm_transitions import Timing
+from trainmaster_emulators.machines.catalog import Catalog, Links
+from trainmaster_emulators.machines.injected_faults import FaultInjector
+from trainmaster_emulators.machines.vm_metadata import Project
+from trainmaster_emulators.machines.vm_power import VmPower
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
+from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, Profile
 from trainmaster_emulators.realism.spans import Span
 from trainmaster_emulators.tpu.cloud import TpuCloud

@@ -16,7 +16,7 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import DirectiveAction, LossCause, Vm
 from trainmaster.flows import vm_ready
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.memory.fleet import MemoryFleet
 

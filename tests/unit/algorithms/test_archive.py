@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from trainmaster.wiring.algorithms_archive import SOURCES, WHEEL, algorithms_archive, algorithms_object
+from trainmaster.packaging.algorithms_archive import SOURCES, WHEEL, algorithms_archive, algorithms_object
 
 
 def test_same_sources_give_the_same_wheel_and_name() -> None:

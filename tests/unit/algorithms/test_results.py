@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from trainmaster.agent.metric.trial_metric import FILE_VARIABLE, parse_measurements
-from trainmaster.agent.results import Measurement
+from trainmaster.agent.model.results import Measurement
 from trainmaster.algorithms.results import METRIC_FILE_VARIABLE, RECORDS_MAX, baseline, report_metrics, write_metrics
 
 

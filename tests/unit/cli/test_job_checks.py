@@ -16,9 +16,9 @@ from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.main import app
 from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.gcp.inspected_resources import Quota
-from trainmaster.gcp.inspection import Endpoints, Inspection
 from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.gcp.tools.inspected_resources import Quota
+from trainmaster.gcp.tools.inspection import Endpoints, Inspection
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.resources import MemoryResources
 from trainmaster.settings import Settings

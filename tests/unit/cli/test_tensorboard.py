@@ -18,7 +18,7 @@ from trainmaster.cli.tensorboard.log_folders import LogFolder, folder_of_job, fo
 from trainmaster.cli.tensorboard.mirror import Mirror
 from trainmaster.core.model.plan import Dialect
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.gcp.event_files import StoredFile
+from trainmaster.gcp.tools.event_files import StoredFile
 
 EVENTS = "events.out.tfevents.1.host"
 VERTEX = replace(a_plan(), dialect=Dialect.VERTEX, output_directory="gs://bucket/out/")

@@ -18,7 +18,7 @@ from trainmaster.console.pages.job_list import JobList, read_job_list, situation
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated
 from trainmaster.core.ledger import fold
 from trainmaster.core.model.job import JobState
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.flows.user_requests import delete_job
 
 STATES = ((), (JobState.CANCELLED,), (JobState.QUEUED, JobState.CANCELLED))

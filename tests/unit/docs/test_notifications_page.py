@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from trainmaster.messaging.job_state import LABEL_PREFIX, JobKind, JobStateMessage, Transition, job_state_attributes
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 PAGE: Final = (ROOT / "docs" / "notifications.md").read_text(encoding="utf-8")
 

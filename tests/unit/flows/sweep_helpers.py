@@ -12,8 +12,9 @@ from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.flows import maintenance, orphans, vm_check
-from trainmaster.flows.vm_metadata import vm_metadata
+from trainmaster.flows import maintenance
+from trainmaster.flows.provisioning import orphans, vm_check
+from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import google_events
 

@@ -14,7 +14,8 @@ from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.errors import PermanentError
-from trainmaster.flows import admission, provision, submit, sweep
+from trainmaster.flows import provision, submit, sweep
+from trainmaster.flows.provisioning import admission
 from trainmaster.messaging import internal_requests
 from trainmaster.messaging.internal_requests import AdmissionPass, ProvisionRequest
 from trainmaster.ports import AdmissionToken, Lease

@@ -17,7 +17,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.timeouts import STOCKOUT_MEMORY
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
 

@@ -17,7 +17,7 @@ from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.timeouts import LOSS_REPORT_DELAY_MAX
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import replica_exit
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.messaging import agent_messages
 from trainmaster_emulators.services.pubsub import DELIVERY
 

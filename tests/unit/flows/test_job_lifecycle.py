@@ -16,7 +16,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import DirectiveAction, VmStatus
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import PermanentError
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.messaging import google_events
 from trainmaster.ports import CreateOutcome, Loaded, NotCreated
 

@@ -17,7 +17,7 @@ from trainmaster.core.model.replica import EndKind, PastIncarnation
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import Change
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import LOST_PEERS_PAGE

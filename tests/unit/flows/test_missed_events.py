@@ -6,7 +6,7 @@ import json
 
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.messaging import agent_messages
 
 

@@ -15,7 +15,8 @@ from tests.support.jobs import CHIEF, WORKER_0, a_spec, a_tuning_spec
 from tests.support.world import World
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import notify, user_requests
+from trainmaster.flows import user_requests
+from trainmaster.flows.commit import notify
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.messaging import topics
 

@@ -26,7 +26,7 @@ from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Delete
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows import orphans, vm_check
+from trainmaster.flows.provisioning import orphans, vm_check
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import internal_requests
 from trainmaster.messaging.internal_requests import ProvisionRequest

@@ -12,7 +12,7 @@ from tests.support.world import World
 from trainmaster.core.intake.job_files import UploadedObject
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit, upload
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 

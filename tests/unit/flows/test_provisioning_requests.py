@@ -15,9 +15,10 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import TemporaryError
-from trainmaster.flows import provision, reconciliation
+from trainmaster.flows import provision
 from trainmaster.flows.provision import LATE_S
-from trainmaster.flows.reconciliation import DELIVERY_S, LEASE_S, REQUESTS_MAX, ROUNDS_MAX
+from trainmaster.flows.provisioning import reconciliation
+from trainmaster.flows.provisioning.reconciliation import DELIVERY_S, LEASE_S, REQUESTS_MAX, ROUNDS_MAX
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.internal_requests import AdmissionPass, OrphanSearch, ProvisionRequest

@@ -11,7 +11,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 
 
 def times_out_after(world: World, seconds: float) -> bool:

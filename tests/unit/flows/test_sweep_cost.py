@@ -15,7 +15,8 @@ from tests.support.jobs import WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.reconcile.attention import FULL_RECONCILIATION_MINUTES, needs_reconciliation
-from trainmaster.flows import orphans, provision, sweep, vm_check
+from trainmaster.flows import provision, sweep
+from trainmaster.flows.provisioning import orphans, vm_check
 from trainmaster.messaging import internal_requests, topics
 
 SWEEP_S = 60

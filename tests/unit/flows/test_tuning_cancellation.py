@@ -8,7 +8,7 @@ from tests.support.jobs import a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
 from trainmaster.core.events import CancelRequested
 from trainmaster.flows import tune
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 from trainmaster.flows.user_requests import delete_job
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging.internal_requests import TuneRequest

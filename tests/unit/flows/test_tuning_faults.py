@@ -16,8 +16,8 @@ from trainmaster.core.events import TrialEnded, TrialSuggested, TuningEnded
 from trainmaster.core.model.tuning import TrialState, Tuning
 from trainmaster.errors import PermanentError
 from trainmaster.flows import provision, tune
-from trainmaster.flows.reconciliation import LEASE_S
-from trainmaster.flows.record import Deps, record
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.messaging.internal_requests import TuneRequest, decode_tune

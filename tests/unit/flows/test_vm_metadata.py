@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from tests.support.jobs import a_job, a_plan, a_spec
-from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
+from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.environment import environment_of
 from trainmaster.core.cluster.environment import environment
 from trainmaster.core.cluster.tf_config import Cluster
@@ -20,11 +20,11 @@ from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.flows.vm_metadata import vm_metadata
+from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.accept import SPEC_BYTES_MAX, AcceptedSpec, accept
-from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
 from trainmaster.wiring.agent_files import agent_files
 
 PROJECT = "a-project-id-of-30-characters-"

@@ -13,7 +13,7 @@ from tests.support.world import World
 from tests.unit.functions.senders import ACCOUNT, Sender
 from trainmaster.settings import settings
 from trainmaster.wiring import authentication, core_services
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.support.world import World
 from trainmaster.agent.reporting.publisher import split_token
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.messaging import topics
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 ACCOUNT = "trainmaster-worker@my-project.iam.gserviceaccount.com"

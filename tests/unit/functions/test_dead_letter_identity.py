@@ -12,8 +12,8 @@ from tests.unit.functions.senders import NOW, Sender
 from trainmaster.cli.dead_letter_replay import replay_agent_event
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.errors import PermanentError
-from trainmaster.gcp import dead_letter_box
-from trainmaster.gcp.dead_letter_box import DeadLetter
+from trainmaster.gcp.tools import dead_letter_box
+from trainmaster.gcp.tools.dead_letter_box import DeadLetter
 from trainmaster.messaging import agent_messages, push, topics
 from trainmaster.ports import IdentityError
 

@@ -13,8 +13,8 @@ from tests.unit.functions.senders import NOW, Sender
 from trainmaster.agent.reporting.publisher import ATTRIBUTE_BYTES, split_token
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.flows.authenticate import read_token
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer
+from trainmaster.messaging.authenticate import read_token
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 
 
 def test_event_with_the_replicas_own_token_is_handled(sender: Sender) -> None:

@@ -12,7 +12,7 @@ from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.ports import IdentityError
 from trainmaster.settings import settings
 from trainmaster.wiring import authentication
-from trainmaster_emulators.compute.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 
 
 def test_event_is_redelivered_while_googles_keys_are_not_available(

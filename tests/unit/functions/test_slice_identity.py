@@ -14,7 +14,7 @@ from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.model.replica import HostVm, ReplicaState
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster_emulators.compute.vm_tokens import VmIdentity
+from trainmaster_emulators.machines.vm_tokens import VmIdentity
 
 OWN = "trainer@my-project.iam.gserviceaccount.com"
 

@@ -26,7 +26,7 @@ from trainmaster.jobspec.formats.vertex import (
     VertexCustomJob,
     WorkerPoolSpec,
 )
-from trainmaster.jobspec.reading.problems import snake_case
+from trainmaster.jobspec.problems import snake_case
 
 SCALARS = (
     st.none()

@@ -23,8 +23,8 @@ from trainmaster.jobspec.catalog.scale_tiers import TIERS
 from trainmaster.jobspec.catalog.tpu_types import TPU_MACHINES
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from trainmaster.jobspec.formats.base_model import WireModel, nested_models
+from trainmaster.jobspec.problems import FieldPath
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
-from trainmaster.jobspec.reading.problems import FieldPath
 
 
 @pytest.mark.parametrize("gpu", RETIRED_GPUS)

@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.jobspec.accept import accept
 from trainmaster.jobspec.fields.environment_size import VARIABLE_BYTES_MAX
-from trainmaster.jobspec.reading.problems import InvalidJob
+from trainmaster.jobspec.problems import InvalidJob
 
 UUID_ID = "a" * 36
 

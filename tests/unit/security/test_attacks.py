@@ -13,7 +13,7 @@ import pytest
 from tests.integration.api.client import CUSTOM_JOBS, JOBS, OWNER, TOKENS, Api, an_app
 from tests.support.jobs import a_spec
 from tests.support.world import World
-from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig, VmRef
+from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.environment import command_of, environment_of
 from trainmaster.agent.reporting.log_entry import entry_of
 from trainmaster.agent.reporting.serial_console import Stream

@@ -11,18 +11,18 @@ from trainmaster.agent.control.exit_reporter import ExitReporter
 from trainmaster.agent.control.restart_pause import RestartPause
 from trainmaster.agent.control.slice_hosts import PeerShutdownWait
 from trainmaster.agent.control.stall_watch import StallWatch
-from trainmaster.agent.control.vm_config import parse_directive, supersedes
+from trainmaster.agent.model.results import ProgramExit, SetupFailure
+from trainmaster.agent.model.vm_config import parse_directive, supersedes
 from trainmaster.agent.program.devices import has_gpu
-from trainmaster.agent.results import ProgramExit, SetupFailure
 from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S, VmShutdownNotice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trainmaster.agent.control.inbox import Inbox
     from trainmaster.agent.control.launcher import Launcher, RunningProgram
     from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.control.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.model.inbox import Inbox
+    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
     from trainmaster.agent.reporting.events import EventReporter
     from trainmaster.agent.reporting.serial_console import Console
     from trainmaster.agent.setup.setup import Setup, SetupResult

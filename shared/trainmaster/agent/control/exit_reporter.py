@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainmaster.agent.control.inbox import Inbox
     from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.control.vm_config import IncarnationKey
+    from trainmaster.agent.model.inbox import Inbox
+    from trainmaster.agent.model.results import ProgramExit
+    from trainmaster.agent.model.vm_config import IncarnationKey
     from trainmaster.agent.reporting.serial_console import Console
-    from trainmaster.agent.results import ProgramExit
 
 DELAY_S = 5.0  # from the exit of a program that was asked to save to its report
 

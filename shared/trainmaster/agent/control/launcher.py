@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Union
 
-    from trainmaster.agent.control.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
-    from trainmaster.agent.control.workspace import Workspace
     from trainmaster.agent.metric.trial_metric import TrialMetric
+    from trainmaster.agent.model.results import ProgramExit
+    from trainmaster.agent.model.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
     from trainmaster.agent.program.container_engine import ContainerEngine
-    from trainmaster.agent.results import ProgramExit
+    from trainmaster.agent.workspace import Workspace
 
     RunningProgram = Union[Program, ContainerProgram]
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainmaster.agent.control.vm_config import IncarnationKey, ReceivedDirective
+    from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
 
 
 class RestartPause:

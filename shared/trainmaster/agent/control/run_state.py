@@ -11,15 +11,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.control.state_file import StoredState
-from trainmaster.agent.control.vm_config import supersedes
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import supersedes
 from trainmaster.agent.reporting.events import utc_now
-from trainmaster.agent.results import ProgramExit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trainmaster.agent.control.vm_config import IncarnationKey, ReceivedDirective
+    from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
     from trainmaster.agent.reporting.events import EventReporter
     from trainmaster.agent.reporting.serial_console import Console
 

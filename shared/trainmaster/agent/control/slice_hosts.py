@@ -18,13 +18,13 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost, VmRef
+from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost, VmRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainmaster.agent.control.vm_config import VmConfig
     from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.model.vm_config import VmConfig
 
 FIRST = IncarnationKey(1, 1)
 DIRECTIVE_SKEW_MAX_S = 5.0

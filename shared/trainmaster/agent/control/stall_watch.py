@@ -10,9 +10,9 @@ import functools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainmaster.agent.control.inbox import Inbox
     from trainmaster.agent.control.launcher import RunningProgram
-    from trainmaster.agent.control.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.model.inbox import Inbox
+    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
     from trainmaster.agent.reporting.serial_console import Console
 
 

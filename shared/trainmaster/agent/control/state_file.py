@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.control.vm_config import IncarnationKey, ReceivedDirective
+from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,7 @@
 """The measurements of a trial that runs, written to a guest attribute of its VM.
 
-The control plane reads the attribute about once a minute (`trainmaster.flows.measurements`). Writing needs no
-permission, and is done only if the program has reported something new: a program that reports a thousand steps per
+The control plane reads the attribute about once a minute (`trainmaster.flows.provisioning.measurements`). Writing needs
+no permission, and is done only if the program has reported something new: a program that reports a thousand steps per
 second costs one write per `INTERVAL_S`. docs/interfaces.md, section 3, has the format.
 """
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from trainmaster.agent.control.vm_config import IncarnationKey
     from trainmaster.agent.google_http.metadata_server import MetadataServer
     from trainmaster.agent.metric.trial_metric import TrialMetric
+    from trainmaster.agent.model.vm_config import IncarnationKey
     from trainmaster.agent.reporting.serial_console import Console
 
 PATH = "instance/guest-attributes/trainmaster/metric"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.metric.event_records import OVERHEAD_BYTES, parse_records
-from trainmaster.agent.results import STEP_MAX, Measurement
+from trainmaster.agent.model.results import STEP_MAX, Measurement
 from trainmaster.agent.setup.setup_errors import SetupError
 
 if TYPE_CHECKING:

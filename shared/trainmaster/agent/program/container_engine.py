@@ -21,7 +21,7 @@ from trainmaster.agent.program.devices import has_gpu, has_tpu
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trainmaster.agent.results import ProgramExit
+    from trainmaster.agent.model.results import ProgramExit
 
 LABEL = "trainmaster-vm"
 DOCKER_HUB = "docker.io"

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from trainmaster.agent.control.vm_config import ContainerCommand
-    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.model.results import ProgramExit
+    from trainmaster.agent.model.vm_config import ContainerCommand
     from trainmaster.agent.program.container_engine import ContainerEngine
-    from trainmaster.agent.results import ProgramExit
+    from trainmaster.agent.workspace import Workspace
 
 ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
 LAUNCH_FAILED = (126, 127)  # the engine's statuses for a command that cannot be invoked, or does not exist

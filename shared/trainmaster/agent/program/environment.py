@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trainmaster.agent.control.vm_config import AgentIdentity, VmConfig
+    from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig
 
 
 def environment_of(

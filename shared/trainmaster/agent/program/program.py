@@ -11,18 +11,18 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.model.results import TAIL_CHARS, ProgramExit
 from trainmaster.agent.program.output import Tail, whole_lines
 from trainmaster.agent.program.process_table import MARK, kill_marked, out_of_memory, read_oom_kill_counts
 from trainmaster.agent.program.tracebacks import parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
-from trainmaster.agent.results import TAIL_CHARS, ProgramExit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import IO
 
-    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.workspace import Workspace
 
 TRACEBACK_BYTES = 64 * 1024  # kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long
 PUMP_JOIN_S = 5.0  # for output that is still in the pipes when the program has ended

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trainmaster.agent.control.vm_config import VmConfig
+    from trainmaster.agent.model.vm_config import VmConfig
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
-    from trainmaster.agent.control.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 
 LINGER_S = 1.0  # how long a batch that is not full waits for more lines
 WAIT_MAX_S = 30.0

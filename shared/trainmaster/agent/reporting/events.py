@@ -12,8 +12,8 @@ from trainmaster.agent.reporting.publisher import Event, Outbox
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trainmaster.agent.control.inbox import Inbox
-    from trainmaster.agent.control.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.model.inbox import Inbox
+    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
     from trainmaster.agent.reporting.publisher import Publisher
     from trainmaster.agent.reporting.serial_console import Console
 

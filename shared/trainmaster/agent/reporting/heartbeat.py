@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from trainmaster.agent.google_http.http_call import HttpError
 
 if TYPE_CHECKING:
-    from trainmaster.agent.control.inbox import Inbox
     from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.model.inbox import Inbox
     from trainmaster.agent.reporting.serial_console import Console
 
 PATH = "instance/guest-attributes/trainmaster/heartbeat"

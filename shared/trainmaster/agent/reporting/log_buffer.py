@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainmaster.agent.control.vm_config import IncarnationKey
+    from trainmaster.agent.model.vm_config import IncarnationKey
     from trainmaster.agent.reporting.serial_console import Stream
 
 BUFFER_BYTES_MAX = 32 << 20

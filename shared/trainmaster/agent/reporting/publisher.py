@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import NoReturn
 
-    from trainmaster.agent.control.vm_config import IncarnationKey
     from trainmaster.agent.google_http.google_api import GoogleApi
     from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.model.vm_config import IncarnationKey
     from trainmaster.agent.reporting.serial_console import Console
 
 

@@ -10,8 +10,8 @@ from trainmaster.agent.setup.setup_errors import new_setup_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trainmaster.agent.model.results import ProgramExit
     from trainmaster.agent.program.program import Program
-    from trainmaster.agent.results import ProgramExit
 
 
 class CancellableRunner:

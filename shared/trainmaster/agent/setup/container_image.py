@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from trainmaster.agent.control.workspace import Workspace
     from trainmaster.agent.google_http.metadata_server import MetadataServer
     from trainmaster.agent.program.container_engine import ContainerEngine
     from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+    from trainmaster.agent.workspace import Workspace
 
 # Words of a registry or an engine for an image that does not exist or may not be pulled.
 _PERMANENT = re.compile(

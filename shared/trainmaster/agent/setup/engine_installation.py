@@ -19,8 +19,8 @@ from trainmaster.agent.setup.setup_errors import new_setup_error, retry_setup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainmaster.agent.control.workspace import Workspace
     from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+    from trainmaster.agent.workspace import Workspace
 
 PACKAGE = "docker.io"
 TOOLKIT = "nvidia-ctk"

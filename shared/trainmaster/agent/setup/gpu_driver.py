@@ -16,7 +16,7 @@ from trainmaster.agent.setup.setup_errors import new_setup_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainmaster.agent.control.workspace import Workspace
+    from trainmaster.agent.workspace import Workspace
 
 WAIT_S = 600  # twice as long as an installation at the first boot takes
 POLL_S = 5

@@ -19,9 +19,9 @@ from trainmaster.agent.setup.setup_errors import new_setup_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainmaster.agent.control.workspace import Workspace
     from trainmaster.agent.setup.cloud_storage import StorageReader
     from trainmaster.agent.setup.pip import Pip
+    from trainmaster.agent.workspace import Workspace
 
 SHA256 = "sha256="  # gs://BUCKET/NAME#sha256=HASH names a package by its content, and not by its generation
 

@@ -6,18 +6,18 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.model.results import SetupFailure
 from trainmaster.agent.program.program import Program
-from trainmaster.agent.results import SetupFailure
 from trainmaster.agent.setup.setup_errors import SetupError, new_setup_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trainmaster.agent.control.workspace import Workspace
-    from trainmaster.agent.results import ProgramExit
+    from trainmaster.agent.model.results import ProgramExit
     from trainmaster.agent.setup.cancellable_runner import CancellableRunner
     from trainmaster.agent.setup.package_index import PackageIndex
+    from trainmaster.agent.workspace import Workspace
 
 
 class Pip:

@@ -14,8 +14,8 @@ from trainmaster.agent.setup.pip import pip_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainmaster.agent.control.workspace import Workspace
     from trainmaster.agent.setup.pip import Pip
+    from trainmaster.agent.workspace import Workspace
 
 _PINNED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9.+!-]+?)(\.\*)?\s*")
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Union
 
-    from trainmaster.agent.control.vm_config import AgentIdentity
-    from trainmaster.agent.control.workspace import Workspace
     from trainmaster.agent.google_http.google_api import GoogleApi
     from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.model.results import SetupFailure
+    from trainmaster.agent.model.vm_config import AgentIdentity
     from trainmaster.agent.program.container_engine import ContainerEngine
-    from trainmaster.agent.results import SetupFailure
     from trainmaster.agent.setup.cloud_storage import StorageReader
+    from trainmaster.agent.workspace import Workspace
 
     SetupResult = Union[Mapping[str, str], SetupFailure]
     """The values of the secrets by variable, or why the program cannot be started."""

@@ -16,8 +16,8 @@ from trainmaster.agent.google_http.http_call import HttpError, backoffs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainmaster.agent.control.workspace import Workspace
     from trainmaster.agent.google_http.google_api import GoogleApi
+    from trainmaster.agent.workspace import Workspace
 
 CALL_S = 30.0
 RETRY_FIRST_S = 5.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trainmaster.agent.control.inbox import Inbox
+    from trainmaster.agent.model.inbox import Inbox
     from trainmaster.agent.reporting.serial_console import Console
 
 NOTICE_S = 60.0

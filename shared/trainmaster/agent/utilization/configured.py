@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.control.vm_config import AgentIdentity
     from trainmaster.agent.google_http.google_api import GoogleApi
     from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.model.vm_config import AgentIdentity
     from trainmaster.agent.reporting.serial_console import Console
 
 

@@ -23,8 +23,8 @@ from trainmaster.agent.utilization.time_series import request_body
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trainmaster.agent.control.vm_config import IncarnationKey
     from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.model.vm_config import IncarnationKey
     from trainmaster.agent.utilization.gpus import GpuReading
     from trainmaster.agent.utilization.machine import MachineReading
     from trainmaster.agent.utilization.network import Traffic

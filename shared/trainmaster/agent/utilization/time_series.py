@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from trainmaster.agent.control.vm_config import AgentIdentity
+    from trainmaster.agent.model.vm_config import AgentIdentity
     from trainmaster.agent.utilization.averages import Report
 
 PREFIX = "custom.googleapis.com/trainmaster/training"

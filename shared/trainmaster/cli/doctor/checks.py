@@ -25,8 +25,8 @@ from trainmaster.cli.doctor.topic_checks import (
 )
 from trainmaster.cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.gcp.inspection import GOOGLE, Endpoints, Inspection, InspectionError
 from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.gcp.tools.inspection import GOOGLE, Endpoints, Inspection, InspectionError
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.messaging import topics
 from trainmaster.settings import Settings

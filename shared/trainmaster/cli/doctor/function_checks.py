@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from trainmaster.cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, limit, not_checked, ok, problem
-from trainmaster.gcp.inspection import Inspection
+from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
 
 API: Final = "trainmaster-api"

@@ -13,9 +13,9 @@ from trainmaster.core.rules.admission_queue import limit_problem, vcpus
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.intake import region_problem
-from trainmaster.flows.resource_checks import with_resources
-from trainmaster.gcp.inspection import Inspection
+from trainmaster.flows.job_creation.intake import region_problem
+from trainmaster.flows.job_creation.resource_checks import with_resources
+from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.settings import Settings

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from typing import Final
 
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
-from trainmaster.gcp.inspection import Inspection, InspectionError
-from trainmaster.gcp.policies import Policy
+from trainmaster.gcp.tools.inspection import Inspection, InspectionError
+from trainmaster.gcp.tools.policies import Policy
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 
 SERVICES: Final = (

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
-from trainmaster.gcp.inspected_resources import Quota
-from trainmaster.gcp.inspection import Inspection
+from trainmaster.gcp.tools.inspected_resources import Quota
+from trainmaster.gcp.tools.inspection import Inspection
 
 FIRST_JOB: Final = {"CPUS": 12, "CPUS_ALL_REGIONS": 12, "SSD_TOTAL_GB": 300, "INSTANCES": 3}
 """Quotas that the job of the README needs: three n1-standard-4 with their default disks of 100 GB."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from trainmaster.cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, not_checked, ok, problem
-from trainmaster.gcp.dead_letter_box import DeadLetterBox
-from trainmaster.gcp.inspected_resources import Subscription
-from trainmaster.gcp.inspection import Inspection
+from trainmaster.gcp.tools.dead_letter_box import DeadLetterBox
+from trainmaster.gcp.tools.inspected_resources import Subscription
+from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
 
 ATTEMPTS_MIN: Final = 5

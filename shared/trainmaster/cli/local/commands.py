@@ -15,9 +15,10 @@ from trainmaster.cli.console import serve_stack
 from trainmaster.cli.local.run_example import Realistic, TimeScale, run
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
+from trainmaster_emulators.process import processes, state
+from trainmaster_emulators.process.state import StackConfig, StackError, StackState, StackStatus
 from trainmaster_emulators.services.fault_client import FaultClient
-from trainmaster_emulators.stack import client_configuration, processes, stack, state
-from trainmaster_emulators.stack.state import StackConfig, StackError, StackState, StackStatus
+from trainmaster_emulators.stack import client_configuration, stack
 
 app = typer.Typer(
     help="Run the whole system on this machine: the real functions and programs, on Google's emulators.",

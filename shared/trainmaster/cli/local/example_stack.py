@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.ports import Fleet, Objects, Store
+from trainmaster_emulators.process.state import StackConfig, StackState
 from trainmaster_emulators.stack import client_configuration, stack
-from trainmaster_emulators.stack.state import StackConfig, StackState
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from trainmaster.cli.local.example_stack import RunningStack
 from trainmaster.cli.local.job_monitor import Report
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Objects, Store
-from trainmaster_emulators.stack.state import ROOT
+from trainmaster_emulators.process.state import ROOT
 
 EXAMPLES: Final = ROOT / "examples"
 ALGORITHM_PREFIX: Final = "algorithm_"

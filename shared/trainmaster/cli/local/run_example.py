@@ -24,10 +24,10 @@ from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Fleet
+from trainmaster_emulators.process.backends import BackendKind, choose_backend
+from trainmaster_emulators.process.state import StackConfig
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD
 from trainmaster_emulators.services.fault_client import FaultClient
-from trainmaster_emulators.stack.backends import BackendKind, choose_backend
-from trainmaster_emulators.stack.state import StackConfig
 
 VMS_GONE_MAX_S: Final = 60.0
 

@@ -53,8 +53,9 @@ def _init_of(target: Target) -> int:
     from trainmaster.cli.installation import LOCAL_EXTRA_MISSING
 
     try:
+        from trainmaster_emulators.process import state
         from trainmaster_emulators.services.fault_client import FaultClient
-        from trainmaster_emulators.stack import stack, state
+        from trainmaster_emulators.stack import stack
     except ModuleNotFoundError:
         raise PermanentError(LOCAL_EXTRA_MISSING) from None
     return int(FaultClient(stack.find(state.resolve_state_dir(None))).processes(target.vm, target.host)["init"])

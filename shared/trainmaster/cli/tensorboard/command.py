@@ -80,7 +80,7 @@ def _folders(job_ids: list[str], options: list[str]) -> tuple[LogFolder, ...]:
 
 def _storage() -> Storage:
     from trainmaster.gcp import clients
-    from trainmaster.gcp.event_files import EventFiles
+    from trainmaster.gcp.tools.event_files import EventFiles
 
     return EventFiles(clients.storage_client())
 

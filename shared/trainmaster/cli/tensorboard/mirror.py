@@ -23,7 +23,7 @@ from trainmaster.cli.tensorboard.log_folders import LogFolder
 from trainmaster.errors import PermanentError
 
 if TYPE_CHECKING:
-    from trainmaster.gcp.event_files import StoredFile
+    from trainmaster.gcp.tools.event_files import StoredFile
 
 THREADS: Final = 8
 EVENTS: Final = "tfevents"
@@ -35,7 +35,7 @@ PLUGINS: Final = "/plugins/"
 
 
 class Storage(Protocol):
-    """The calls of `trainmaster.gcp.event_files.EventFiles`. Both raise TemporaryError and PermanentError."""
+    """The calls of `trainmaster.gcp.tools.event_files.EventFiles`. Both raise TemporaryError and PermanentError."""
 
     def list(self, folder: str) -> Iterable[StoredFile]:
         """Return all objects below `gs://BUCKET/FOLDER/`."""

@@ -4,7 +4,8 @@
     vms (listed) ───────────────────────────────┴──► VM steps ┐
     state + vms + now ──► refunds, timeouts, reactivations ───┴──► Steps
 
-Everything here is pure. `trainmaster.flows.reconciliation` executes the steps and plans again until no step is left.
+Everything here is pure. `trainmaster.flows.provisioning.reconciliation` executes the steps and plans again until no
+step is left.
 """
 
 from __future__ import annotations

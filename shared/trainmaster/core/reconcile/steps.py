@@ -1,4 +1,4 @@
-"""Steps that bring the observed VMs to the desired ones. `trainmaster.flows.reconciliation` executes them.
+"""Steps that bring the observed VMs to the desired ones. `trainmaster.flows.provisioning.reconciliation` executes them.
 
 Each step may be repeated, executed late, or executed by two deliveries at once.
 """

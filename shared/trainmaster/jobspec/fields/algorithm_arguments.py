@@ -12,8 +12,8 @@ from trainmaster.core.model.plan import Substitution
 from trainmaster.core.model.search_space import format_number
 from trainmaster.jobspec.catalog.algorithms import Algorithm
 from trainmaster.jobspec.formats.ai_platform import ParameterSpec, TrainingInput
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 _ARGS_PATH: Final[FieldPath] = (TRAINING_INPUT, "args")
 _TUNING_PATH: Final[FieldPath] = (TRAINING_INPUT, "hyperparameters")

@@ -13,7 +13,7 @@ from typing import Final
 from trainmaster.core.model.plan import Substitution
 from trainmaster.jobspec.catalog.algorithms import image_algorithm
 from trainmaster.jobspec.catalog.runtimes import RUNTIME_OF_FRAMEWORK
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 
 IMAGE_CHARS_MAX: Final = 500
 _IMAGE: Final = re.compile(

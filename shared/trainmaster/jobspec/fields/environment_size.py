@@ -18,7 +18,7 @@ from trainmaster.core.model.plan import Plan, TaskGroup
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.jobspec.machines.role_request import RoleRequest
-from trainmaster.jobspec.reading.problems import ROOT, Problem, Problems
+from trainmaster.jobspec.problems import ROOT, Problem, Problems
 
 VARIABLE_BYTES_MAX: Final = 128 * 1024 - 1
 """Longest `NAME=VALUE`. Source: execve(2), MAX_ARG_STRLEN, 32 pages of 4 KiB with the null byte at the end."""

@@ -14,8 +14,8 @@ from typing import Final
 from trainmaster.core.model.plan import Variable
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.vertex import EnvVar
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 VARIABLES_MAX: Final = 100
 """Source: Vertex AI's schema, `env`."""

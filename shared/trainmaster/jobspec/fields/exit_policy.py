@@ -17,8 +17,8 @@ from typing import Final
 from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.formats.extension import ExitPolicySpec
+from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.jobspec.reading.problems import Problems, quoted
 from trainmaster.jobspec.reading.read_model import read_model
 
 CODE_MAX: Final = 255

@@ -12,8 +12,8 @@ from trainmaster.jobspec.fields.environment_variables import resolve_common_vari
 from trainmaster.jobspec.fields.exit_policy import resolve_exit_policy
 from trainmaster.jobspec.fields.google_resources import PROJECT
 from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, SpotSpec, SpotUse
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _IMAGE: Final = re.compile(rf"{PROJECT}/global/images/(family/)?{_NAME}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.plan import Plan
+from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.jobspec.reading.problems import FieldPath, Problems
 
 _PATH: FieldPath = (EXTENSION, "gang")
 

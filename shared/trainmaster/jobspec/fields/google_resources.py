@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import example_at
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 PROJECT: Final = r"projects/[a-z0-9][a-z0-9:.-]{0,62}"
 

@@ -6,8 +6,8 @@ import re
 from pathlib import PurePosixPath
 from typing import Final
 
+from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import example_at
-from trainmaster.jobspec.reading.problems import Problems, quoted
 
 JOB_ID_CHARS_MAX: Final = 128
 JOB_ID: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{JOB_ID_CHARS_MAX - 1}}}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from trainmaster.core.model.label_rules import LABEL_KEY, LABEL_VALUE, LABELS_MAX, OWN_LABEL_PREFIX
-from trainmaster.jobspec.reading.problems import Problems, quoted
+from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.read_model import read_model
 
 

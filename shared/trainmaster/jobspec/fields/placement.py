@@ -10,8 +10,8 @@ from trainmaster.core.model.plan import Tpu
 from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
 from trainmaster.jobspec.catalog.tpu_types import zones_of
 from trainmaster.jobspec.formats.extension import Extension
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 
 def resolve_region(region: str | None, path: FieldPath, extension: Extension, problems: Problems) -> str | None:

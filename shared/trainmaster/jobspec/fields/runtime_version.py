@@ -16,8 +16,8 @@ from trainmaster.jobspec.catalog.runtimes import (
     Runtime,
 )
 from trainmaster.jobspec.formats.ai_platform import TrainingInput
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 RUNTIME_PATH: Final[FieldPath] = (TRAINING_INPUT, "runtimeVersion")
 PYTHON_PATH: Final[FieldPath] = (TRAINING_INPUT, "pythonVersion")

@@ -9,7 +9,7 @@ from typing import Final
 
 from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale, format_number
 from trainmaster.jobspec.formats.ai_platform import ScaleType
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 
 TRIALS_BYTES_MAX: Final = 400_000
 """Size of all stored trials. Together with the results of an earlier tuning job, they fit one Firestore document of 1

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from trainmaster.jobspec.reading.problems import snake_case
+from trainmaster.jobspec.problems import snake_case
 
 
 class WireModel(BaseModel):

@@ -16,7 +16,7 @@ from typing import Annotated, Final, Never
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from trainmaster.jobspec.reading.problems import quoted
+from trainmaster.jobspec.problems import quoted
 
 TIME_S_MAX: Final = 100 * 86_400
 """Longest running or waiting time. Compute Engine deletes a VM after 120 days at the latest (`maxRunDuration`); the

@@ -9,8 +9,8 @@ from trainmaster.core.model.replica_id import PRIMARY_TYPES, TaskType
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU, Algorithm
 from trainmaster.jobspec.catalog.runtimes import Runtime
 from trainmaster.jobspec.machines.role_request import RoleRequest
+from trainmaster.jobspec.problems import Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
-from trainmaster.jobspec.reading.problems import Problems
 
 
 def check_algorithm_machines(

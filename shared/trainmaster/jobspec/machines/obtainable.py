@@ -18,8 +18,8 @@ from trainmaster.jobspec.catalog.machine_types import (
 )
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
 from trainmaster.jobspec.machines.role_request import RoleRequest
+from trainmaster.jobspec.problems import Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.jobspec.reading.problems import Problems
 
 DEEP_LEARNING_GIB_MIN: Final = 50
 """Size of the Deep Learning VM images. Source: "Create a Deep Learning VM instance", boot disk size."""

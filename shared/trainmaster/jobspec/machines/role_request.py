@@ -8,7 +8,7 @@ from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.scale_tiers import TierRole
 from trainmaster.jobspec.catalog.tpu_types import TPU_MACHINES, TPU_VMS
 from trainmaster.jobspec.formats.ai_platform import DiskConfig
-from trainmaster.jobspec.reading.problems import FieldPath
+from trainmaster.jobspec.problems import FieldPath
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from trainmaster.core.model.plan import Substitution, TaskGroup
 from trainmaster.jobspec.formats.ai_platform import REPLICAS_MAX
 from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.machines.vm_hardware import HardwareResolver
-from trainmaster.jobspec.reading.problems import Problems
+from trainmaster.jobspec.problems import Problems
 
 
 def resolve_task_groups(

@@ -15,7 +15,7 @@ from trainmaster.jobspec.catalog.tpu_types import (
     TpuVm,
 )
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
-from trainmaster.jobspec.reading.problems import Problems, quoted
+from trainmaster.jobspec.problems import Problems, quoted
 
 
 def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:

@@ -33,8 +33,8 @@ from trainmaster.jobspec.catalog.machine_types import (
 from trainmaster.jobspec.formats.ai_platform import DiskConfig
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
 from trainmaster.jobspec.machines.tpu_slices import resolve_slice
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 DISK_TYPES: Final = (PD_SSD, PD_STANDARD, PD_BALANCED, HYPERDISK_BALANCED)
 """The service had the first two; newer machine families need the others."""

@@ -22,7 +22,7 @@ from trainmaster.jobspec.manifests.training_operator import (
     convert_xgboost,
 )
 from trainmaster.jobspec.manifests.trainjob import RUNTIME_KINDS, convert_trainjob
-from trainmaster.jobspec.reading.problems import InvalidJob, Problem
+from trainmaster.jobspec.problems import InvalidJob, Problem
 
 KUBEFLOW: Final = "kubeflow.org/v1"
 MPI: Final = "kubeflow.org/v2beta1"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from trainmaster.jobspec.reading.problems import InvalidJob, Problem, quoted
+from trainmaster.jobspec.problems import InvalidJob, Problem, quoted
 
 _LEAVE_OUT: Final = "leave it out"
 _REQUESTED_CHARS_MAX: Final = 120

@@ -13,8 +13,8 @@ from trainmaster.jobspec.manifests.environment import Names
 from trainmaster.jobspec.manifests.findings import Findings
 from trainmaster.jobspec.manifests.pod_fields import Metadata
 from trainmaster.jobspec.manifests.roles import Role, placement, service_account, worker_pools
+from trainmaster.jobspec.problems import InvalidJob
 from trainmaster.jobspec.reading.parse_document import parse_document
-from trainmaster.jobspec.reading.problems import InvalidJob
 
 ANNOTATION: Final = "trainmaster"
 ANNOTATION_PATH: Final = f"metadata.annotations.{ANNOTATION}"

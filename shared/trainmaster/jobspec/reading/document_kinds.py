@@ -17,7 +17,7 @@ from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, fi
 from trainmaster.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob
 from trainmaster.jobspec.formats.vertex_pipeline import VertexPipeline
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
-from trainmaster.jobspec.reading.problems import FieldPath, snake_case
+from trainmaster.jobspec.problems import FieldPath, snake_case
 
 TRAINING_INPUT: Final = "trainingInput"
 JOB_SPEC: Final = "jobSpec"

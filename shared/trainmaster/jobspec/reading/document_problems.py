@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem
 from trainmaster.jobspec.reading.json_limits import DEPTH_MAX
-from trainmaster.jobspec.reading.problems import ROOT, InvalidJob, Problem
 
 JOB_EXAMPLE: Final = "jobId: digits_1, trainingInput: {region: us-central1, …}"
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from trainmaster.jobspec.reading.problems import ROOT, InvalidJob, Problem, quoted
+from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem, quoted
 
 DEPTH_MAX: Final = 32
 NODES_MAX: Final = 50_000

@@ -14,12 +14,12 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trainmaster.jobspec.fields.unsupported import UNSUPPORTED_DOCUMENTS
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob
 from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, nested_models
+from trainmaster.jobspec.formats.unsupported import UNSUPPORTED_DOCUMENTS
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
+from trainmaster.jobspec.problems import FieldPath, Problem, Problems, quoted, snake_case, yaml_line
 from trainmaster.jobspec.reading.document_kinds import BODY_NAMES, TRAINING_INPUT, DocumentKind, detect_kind, example_at
-from trainmaster.jobspec.reading.problems import FieldPath, Problem, Problems, quoted, snake_case, yaml_line
 
 TRAINING_INPUT_EXAMPLE: Final = f"{TRAINING_INPUT}: {json.dumps(example_at((TRAINING_INPUT,)))}"
 

@@ -17,8 +17,8 @@ from trainmaster.jobspec.fields.programs import check_directory, require
 from trainmaster.jobspec.formats.extension import Extension, SpotUse
 from trainmaster.jobspec.formats.vertex import MachineSpec, Strategy, VertexCustomJob, WorkerPoolSpec
 from trainmaster.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
+from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, example_at
-from trainmaster.jobspec.reading.problems import FieldPath, Problems
 from trainmaster.jobspec.resolve.builtin_algorithm import refuse_algorithm
 from trainmaster.jobspec.resolve.resolved_spec import MAX_RUNNING_S_DEFAULT, ResolvedSpec
 from trainmaster.jobspec.resolve.worker_pool_programs import PoolPrograms

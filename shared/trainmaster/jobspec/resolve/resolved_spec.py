@@ -11,7 +11,7 @@ from trainmaster.core.model.tuning import Tuning
 from trainmaster.jobspec.catalog.runtimes import Runtime
 from trainmaster.jobspec.formats.extension import SpotUse
 from trainmaster.jobspec.machines.role_request import RoleRequest
-from trainmaster.jobspec.reading.problems import FieldPath
+from trainmaster.jobspec.problems import FieldPath
 
 MAX_RUNNING_S_DEFAULT: Final = 604_800
 """Seven days. Source: both APIs' schemas, `scheduling.maxRunningTime` and `scheduling.timeout`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from trainmaster.core.model.job import CUSTOM_JOB_PREFIX
 from trainmaster.jobspec.fields.job_id import JOB_ID
 from trainmaster.jobspec.formats.extension import Extension
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 EXTENSION_PATH: FieldPath = (EXTENSION, "resumePreviousJobId")
 

@@ -17,8 +17,8 @@ from trainmaster.jobspec.catalog.scale_tiers import TIERS
 from trainmaster.jobspec.catalog.tpu_types import TPU_DEFAULT, TPU_MACHINES
 from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, ScaleTier, TrainingInput
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RolePaths, RoleRequest, request_accelerator
+from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, example_at
-from trainmaster.jobspec.reading.problems import FieldPath, Problems
 
 ROLE_NAMES: Final = ("master", "worker", "parameterServer", "evaluator")
 _TIER_PATH: Final[FieldPath] = (TRAINING_INPUT, "scaleTier")

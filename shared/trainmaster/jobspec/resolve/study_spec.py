@@ -21,7 +21,7 @@ from trainmaster.jobspec.formats.vertex_study import (
     StudySpec,
     VertexTuningJob,
 )
-from trainmaster.jobspec.reading.problems import FieldPath, Problems
+from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.resolve.resumed_job import EXTENSION_PATH, resolve_resumed_job
 
 _PATH: Final[FieldPath] = ("studySpec",)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from trainmaster.core.model.plan import FLEX_START_MAX_S, TaskGroup, TpuQueue
 from trainmaster.jobspec.fields.extension_fields import ResolvedExtension
 from trainmaster.jobspec.formats.extension import Extension, QueueMode, SpotUse
+from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.jobspec.reading.problems import FieldPath, Problems
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 

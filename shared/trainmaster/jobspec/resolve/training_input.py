@@ -20,8 +20,8 @@ from trainmaster.jobspec.fields.runtime_version import (
 from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, TrainingInput
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.machines.role_request import RoleRequest
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.resolve.builtin_algorithm import (
     IMAGE_PATH,
     algorithm_programs,

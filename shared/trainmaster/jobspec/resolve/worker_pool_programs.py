@@ -10,8 +10,8 @@ from trainmaster.jobspec.fields.environment_variables import resolve_pool_variab
 from trainmaster.jobspec.fields.programs import check_module, check_packages, require
 from trainmaster.jobspec.fields.runtime_version import runtime_for, runtime_label
 from trainmaster.jobspec.formats.vertex import ContainerSpec, PythonPackageSpec, WorkerPoolSpec
+from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import JOB_SPEC
-from trainmaster.jobspec.reading.problems import FieldPath, Problems, quoted
 
 
 class PoolPrograms:

@@ -20,7 +20,7 @@ from trainmaster.core.model.job import Job, LastRerun
 from trainmaster.core.model.replica import PastIncarnation, Replica
 from trainmaster.core.rules.reactivation import replicas_to_reactivate
 from trainmaster.core.timeouts import EARLY_NOTICE_MAX, EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF, LOSS_REPORT_DELAY_MAX
-from trainmaster.flows.reconciliation import LEASE_S
+from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore
 

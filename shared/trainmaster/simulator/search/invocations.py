@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision, replica_exit, submit, sweep, vm_ready
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.reconciliation import LEASE_S
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.messaging import agent_messages, internal_requests, topics
 from trainmaster.ports import Bus, Fleet, Store

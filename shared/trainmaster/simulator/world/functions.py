@@ -29,8 +29,8 @@ from trainmaster.flows import (
     user_requests,
     vm_ready,
 )
-from trainmaster.flows.fleet_deps import FleetDeps
-from trainmaster.flows.record import Deps
+from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics

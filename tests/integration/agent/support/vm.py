@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from trainmaster.agent.control.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
+from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from trainmaster.agent.program.process_table import kill_marked
-from trainmaster.wiring.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
 from trainmaster.wiring.agent_files import agent_files
 
 from .cloud import TIMEOUT_S, Cloud

@@ -11,8 +11,8 @@ import pytest
 
 from tests.integration.agent.support.vm import agent_identity
 from tests.support.stack import eventually
-from trainmaster.agent.control.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.utilization import monitor as module
 from trainmaster.agent.utilization.gpus import GpuReading
 from trainmaster.agent.utilization.machine import MachineReading

@@ -1,0 +1,177 @@
+"""The first event of each function, for `cold_starts`: it is loaded, judged and committed, on real emulators.
+
+An agent's event has the identity token of its VM, signed as Google signs it: verifying one is part of the work.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Final
+
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.messaging import topics
+from trainmaster.packaging.agent_archive import agent_archive, agent_uri
+from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.process import processes
+from trainmaster_emulators.process.backends import require_backend
+from trainmaster_emulators.process.service import Running, stop, wait_ready
+from trainmaster_emulators.services import firestore, iam, pubsub, storage
+from trainmaster_emulators.services.iap_issuer import IapIssuer
+
+PROJECT: Final = "my-project"
+BUCKET: Final = "bucket"
+ACCOUNT: Final = f"trainmaster-worker@{PROJECT}.iam.gserviceaccount.com"
+AUDIENCE: Final = "/projects/17/locations/us-central1/services/trainmaster-console"
+NO_SERVER: Final = "http://127.0.0.1:9"
+"""An address at which no server listens. A job's log that cannot be written delays nothing."""
+CHIEF: Final = ReplicaId(TaskType.CHIEF, 0)
+INSTANCE: Final = 17
+STACK: Final = "cold"
+TOKEN: Final = iam.access_token(iam.OWNER, STACK)
+JOB: Final = {
+    "trainingInput": {
+        "region": "us-central1",
+        "packageUris": [f"gs://{BUCKET}/trainer-0.1.tar.gz#1"],  # with a generation, so that it is not looked up
+        "pythonModule": "trainer.task",
+        "runtimeVersion": "2.21",
+    }
+}
+
+Request = tuple[str, str, dict[str, str], bytes]
+"""Method, path, headers, body."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The emulators that the functions use."""
+
+    variables: dict[str, str]
+    """Environment variables with their addresses."""
+    issuer: TokenIssuer
+    iap: IapIssuer
+
+    def first_request(self, function: str, job_id: str) -> Request:
+        """Return the function's first request. `submit` creates the job that the other events are about."""
+        if function == "api":
+            return "GET", f"/v1/projects/{PROJECT}/jobs/{job_id}", {"Authorization": f"Bearer {TOKEN}"}, b""
+        if function == "console":
+            assertion = self.iap.assertion("anna@example.com", AUDIENCE, datetime.now(UTC))
+            return "GET", f"/jobs/{job_id}", {"X-Goog-IAP-JWT-Assertion": assertion}, b""
+        subject = self._subject(job_id)
+        bodies: dict[str, dict[str, object]] = {
+            "submit": {"jobId": job_id, **JOB},
+            "vm_ready": subject,
+            "replica_exit": {**subject, "cause": "process", "exit_status": 1},
+            "maintenance": {**subject, "cause": "preemption"},
+            "provision": {"version": 1, "job_id": "no_such_job"},
+            "tune": {"version": 1, "job_id": "no_such_job"},
+        }
+        event = bodies.get(function, {})
+        attributes = {"identity": self._token(job_id)} if event is subject or "cause" in event else {}
+        message = {"data": _encoded(event), "attributes": attributes, "messageId": "1"}
+        body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
+        return "POST", "/", {"Content-Type": "application/json"}, body
+
+    def _subject(self, job_id: str) -> dict[str, object]:
+        return {
+            "version": 1,
+            "job_id": job_id,
+            "attempt": 1,
+            "task_type": CHIEF.task_type.value,
+            "task_index": CHIEF.index,
+            "incarnation": 1,
+            "vm_generation": 1,
+            "vm": {"name": vm_name(job_id, CHIEF), "zone": "us-central1-a", "instance_id": str(INSTANCE)},
+            "at": datetime.now(UTC).isoformat(),
+        }
+
+    def _token(self, job_id: str) -> str:
+        now = datetime.now(UTC)
+        identity = VmIdentity(ACCOUNT, PROJECT, 1, "us-central1-a", INSTANCE, vm_name(job_id, CHIEF), now)
+        audience = f"trainmaster/{PROJECT}/{job_id}/1/{CHIEF.task_type.value}/{CHIEF.index}/1"
+        return self.issuer.identity_token(identity, audience, full=True, now=now)
+
+
+@contextmanager
+def world(folder: Path) -> Iterator[World]:
+    ports = processes.Ports()
+    backend = require_backend()
+    address, tls_address = ports.take_blocked_addresses(2)
+    services = [
+        storage.service(backend, folder / storage.NAME, address, tls_address),
+        firestore.service(backend, ports.take_blocked_addresses(firestore.ADDRESSES)),
+        pubsub.service(backend, ports.take_blocked_addresses(1)[0], folder),
+    ]
+    running = [
+        Running(
+            service,
+            processes.service_environment("bench-cold", addresses=[service.address]),
+            folder / f"{service.name}.log",
+        )
+        for service in services
+    ]
+    issuer, iap = TokenIssuer(), IapIssuer()
+    servers = [_keys(issuer), iam.listen(0, PROJECT, STACK), iap.listen()]
+    try:
+        wait_ready(running, within_s=60)
+        for name in (topics.DEAD_LETTER, topics.PROVISION, topics.JOB_STATE):
+            pubsub.PubSub(services[2].address, PROJECT).create_topic(name)
+        storage.create_bucket(address, PROJECT, BUCKET)
+        for server in servers:
+            Thread(target=server.serve_forever, daemon=True).start()
+        keys, access, iap_keys = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+        yield World(
+            {
+                "TRAINMASTER_PROJECT": PROJECT,
+                "TRAINMASTER_BUCKET": BUCKET,
+                "TRAINMASTER_AGENT": agent_uri("stage", agent_archive()),
+                "TRAINMASTER_WORKER_SERVICE_ACCOUNT": ACCOUNT,
+                "TRAINMASTER_IDENTITY_KEYS": keys,
+                "TRAINMASTER_CONSOLE_AUDIENCE": AUDIENCE,
+                "TRAINMASTER_CONSOLE_KEYS": iap_keys,
+                "TRAINMASTER_IAM_ENDPOINT": access,
+                "TRAINMASTER_IAM_ACCOUNTS_ENDPOINT": access,
+                "TRAINMASTER_IAM_TOKENS_ENDPOINT": access,
+                "TRAINMASTER_IAM_PEOPLE_ENDPOINT": access,
+                "TRAINMASTER_LOGGING_ENDPOINT": NO_SERVER,
+                "TRAINMASTER_COMPUTE_ENDPOINT": NO_SERVER,
+                "STORAGE_EMULATOR_HOST": f"http://{address}",
+                "GOOGLE_CLOUD_PROJECT": PROJECT,
+                "FIRESTORE_EMULATOR_HOST": services[1].address,
+                "PUBSUB_EMULATOR_HOST": services[2].address,
+            },
+            issuer,
+            iap,
+        )
+    finally:
+        stop(running)
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+        ports.close()
+
+
+def _encoded(event: object) -> str:
+    return base64.b64encode(json.dumps(event).encode()).decode()
+
+
+def _keys(issuer: TokenIssuer) -> ThreadingHTTPServer:
+    class Keys(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(issuer.certificates()).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    return ThreadingHTTPServer(("127.0.0.1", 0), Keys)

@@ -1,0 +1,83 @@
+"""Injected faults of the whole project, set through `POST /emulator/v1/faults`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limited
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedFaults:
+    """The faults in effect."""
+
+    stockout_zones: tuple[str, ...] = ()
+    """Zones without capacity."""
+    quota_regions: tuple[str, ...] = ()
+    """Regions in which the project's quota is exhausted."""
+    machine_limits: Mapping[str, int] = field(default_factory=dict)
+    """Machine type → number of VMs for which each zone has capacity."""
+    slow_s: float = 0.0
+    """Delay added to every change of state."""
+    rate_limited: int = 0
+    """How many of the next API calls get a rate-limit error."""
+
+
+def parse_injected_faults(body: Json) -> InjectedFaults:
+    """Return the requested faults. Faults that the body does not contain are off. Raises ApiError (400)."""
+    unknown = set(body) - {known.name for known in fields(InjectedFaults)}
+    if unknown:
+        raise ApiError(400, "invalid", f"Unknown faults: {', '.join(sorted(unknown))}")
+    try:
+        return InjectedFaults(
+            stockout_zones=_names(body.get("stockout_zones", ())),
+            quota_regions=_names(body.get("quota_regions", ())),
+            machine_limits=_limits(body.get("machine_limits", {})),
+            slow_s=float(body.get("slow_s", 0)),
+            rate_limited=int(body.get("rate_limited", 0)),
+        )
+    except (TypeError, ValueError) as error:
+        raise ApiError(400, "invalid", f"Invalid fault value: {error}") from error
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"{value!r} must be a list of names")
+    return tuple(value)
+
+
+def _limits(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict) or not all(type(limit) is int and limit >= 0 for limit in value.values()):
+        raise ValueError(f"{value!r} must be a table from machine types to numbers of VMs")
+    return dict(value)
+
+
+class FaultInjector:
+    """Holds the faults in effect. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = InjectedFaults()
+
+    @property
+    def now(self) -> InjectedFaults:
+        with self._lock:
+            return self._now
+
+    def set(self, faults: InjectedFaults) -> None:
+        with self._lock:
+            self._now = faults
+
+    def admit_call(self) -> None:
+        """Count an API call. Raises ApiError while calls are rate limited."""
+        with self._lock:
+            if self._now.rate_limited <= 0:
+                return
+            self._now = replace(self._now, rate_limited=self._now.rate_limited - 1)
+        raise rate_limited()
+
+    def as_json(self) -> Json:
+        return asdict(self.now)

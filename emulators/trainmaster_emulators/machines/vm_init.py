@@ -1,0 +1,202 @@
+"""The first process of an emulated VM: runs the startup script and is the ancestor of all processes of the VM.
+
+`machines.powered_vm` runs this file without site packages, because there is one process for each VM:
+
+    emulator ──stdin (held open)──► vm_init ──► bash startup-script ──► agent ──► training program (own session)
+
+- It is a child subreaper: a process that loses its parent becomes its child, even in another session.
+- End of file on stdin means power-off: it kills all processes at once. The emulator holds the other end of the pipe, so
+  VMs end with the emulator, even if that is killed.
+- SIGTERM means shutdown. It forwards the signal as systemd does on Google's images: first to the startup script's
+  process group and, when that has ended, to all other processes. It exits when none is left.
+  Source: guest-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
+- The VM keeps running after the startup script has ended, as a real one does.
+- Each VM has its own /tmp in a mount namespace. If this process may not create one, the VM only has its own TMPDIR.
+  Folders of /tmp that the environment names, such as those of the stack and of the interpreter, stay visible.
+- At the end it runs a clean-up program if a marker file exists: the VM has containers, which are not its descendants.
+
+Usage: vm_init.py SCRIPT TMP MARKER CLEANUP ARG… Linux only, because of subreapers and /proc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import select
+import signal
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Final
+
+PR_SET_CHILD_SUBREAPER: Final = 36  # Source: linux/prctl.h
+TICK_S: Final = 0.05
+CLONE_NEWNS: Final = 0x20000  # Source: linux/sched.h
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000  # Source: linux/mount.h
+SHARED_TMP: Final = Path("/tmp")  # noqa: S108 - the folder that is replaced
+TMPDIR_CHARS_MAX: Final = 60
+"""Longest TMPDIR: sockets are created below it, and their paths have at most 107 characters."""
+
+
+def use_own_tmp(own: Path) -> None:
+    """Make `own` the /tmp of this process and its descendants, or only their TMPDIR if mounting is not permitted."""
+    try:
+        mount_tmp(own)
+    except OSError:
+        if len(str(own)) <= TMPDIR_CHARS_MAX:
+            os.environ["TMPDIR"] = str(own)
+
+
+def mount_tmp(own: Path) -> None:
+    """Mount `own` at /tmp, for this process and its descendants only.
+
+    Raises OSError, before it has mounted anything, if mounting is not permitted.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(status: int) -> None:
+        if status != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def bind(source: Path, target: Path) -> None:
+        check(libc.mount(bytes(source), bytes(target), None, MS_BIND | MS_REC, None))
+
+    check(libc.unshare(CLONE_NEWNS))
+    # Without this, the mounts would also appear in the machine's namespace. The recursive deletion of the VM's disk
+    # would then delete the machine's files.
+    check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    for name in names_in_tmp():
+        (own / name).mkdir() if (SHARED_TMP / name).is_dir() else (own / name).touch()
+        bind(SHARED_TMP / name, own / name)
+    bind(own, SHARED_TMP)
+    os.chdir(Path.cwd())  # the same folder, reached through the new mounts
+
+
+def names_in_tmp() -> set[str]:
+    """Return the entries of /tmp that this process's environment and command line refer to."""
+    texts = [*os.environ.values(), *sys.argv, sys.executable, sys.base_prefix, str(Path.cwd())]
+    names = {name for text in texts for name in re.findall(rf"{SHARED_TMP}/([^/:;,\s\"']+)", text)}
+    return {name for name in names if (SHARED_TMP / name).exists()}
+
+
+def descendants(root: int) -> list[int]:
+    """Return every process below `root`, parents first, including zombies."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError):  # the process has ended meanwhile
+            # pid (comm) state ppid …; comm may contain spaces and parentheses
+            children[int(stat.read_bytes().rpartition(b")")[2].split()[1])].append(int(stat.parent.name))
+    pids: list[int] = []
+    generation = [root]
+    while generation:
+        generation = [child for parent in generation for child in children[parent]]
+        pids.extend(generation)
+    return pids
+
+
+def send_signal(pids: list[int], signum: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signum)
+
+
+def reap() -> tuple[dict[int, int], bool]:
+    """Reap the children that have ended. Return their wait statuses by pid, and whether any child is left."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended, False
+        if pid == 0:
+            return ended, True
+        ended[pid] = status
+
+
+def kill_everything() -> None:
+    """Kill repeatedly: a process killed during a fork leaves a child, which the next round kills."""
+    while True:
+        send_signal(descendants(os.getpid()), signal.SIGKILL)
+        _, alive = reap()
+        if not alive:
+            return
+        time.sleep(0.005)
+
+
+def is_group_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Init:
+    """The main loop, and the progress of a shutdown."""
+
+    def __init__(self, script: str) -> None:
+        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+        self._shutting_down = self._signalled_group = self._signalled_others = False
+        self._awake = self._listen()
+        self._bash = os.posix_spawnp(
+            "bash",
+            ["bash", script],
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)],
+            setsid=True,
+        )
+
+    def _listen(self) -> int:
+        """Return a pipe that becomes readable at each signal.
+
+        Signals have handlers instead of SIG_IGN, because started programs would inherit an ignored signal.
+        """
+        awake, wake = os.pipe()
+        for end in (awake, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        for signum in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, lambda *_: None)
+        return awake
+
+    def _on_sigterm(self, *_: object) -> None:
+        self._shutting_down = True
+
+    def run(self) -> None:
+        while True:
+            ready, _, _ = select.select([0, self._awake], [], [], TICK_S if self._signalled_group else None)
+            if self._awake in ready:
+                os.read(self._awake, 4096)
+            if 0 in ready and not os.read(0, 4096):
+                kill_everything()
+                return
+            ended, alive = reap()
+            if self._bash in ended:
+                print(f"startup-script exit status {os.waitstatus_to_exitcode(ended[self._bash])}", flush=True)
+            if self._shutting_down:
+                if not alive:
+                    return
+                self._forward_sigterm()
+
+    def _forward_sigterm(self) -> None:
+        """Signal the startup script's group once and, after its end, all other processes once."""
+        if not self._signalled_group:
+            self._signalled_group = True
+            if is_group_alive(self._bash):
+                os.killpg(self._bash, signal.SIGTERM)
+        elif not self._signalled_others and not is_group_alive(self._bash):
+            self._signalled_others = True
+            send_signal(descendants(os.getpid()), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    script, tmp, marker, *cleanup = sys.argv[1:]
+    use_own_tmp(Path(tmp))
+    Init(script).run()
+    if Path(marker).exists():
+        os.execv(cleanup[0], cleanup)  # noqa: S606 - the emulator's own command line, no shell

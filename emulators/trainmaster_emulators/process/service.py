@@ -1,0 +1,150 @@
+"""One service of the stack: its command and its process, from the start until it has ended."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from trainmaster_emulators.process import exec_with_parent, processes
+from trainmaster_emulators.process.loopback import responds
+from trainmaster_emulators.process.state import StackError
+
+PROBE_S: Final = 1.0
+POLL_S: Final = 0.05
+STOP_S: Final = 5.0
+TAIL_BYTES: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What to run, and how the supervisor treats it."""
+
+    name: str
+    argv: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the stack's common environment."""
+    address: str = ""
+    """`host:port` it listens on; empty: it listens on none and counts as ready at once."""
+    health: str | None = "/"
+    """A path that responds, with any status, as soon as the service is ready; None: accepting connections is enough."""
+    restartable: bool = False
+    """False where a restart would silently lose state."""
+    stop_first: bool = False
+    """True where the service starts processes that need the other services while they shut down."""
+
+
+class Running:
+    """The process of a started service. It leads its own session.
+
+    Create it on the main thread: the kernel sends the parent-death signal when the thread that forked ends.
+    """
+
+    def __init__(self, service: Service, environment: Mapping[str, str], log: Path) -> None:
+        self.service = service
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                exec_with_parent.command(service.argv),
+                env={**environment, **service.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self.started_at = processes.started_at(self.pid) or time.time()
+
+    def exit_status(self) -> int | None:
+        """Return Popen's status: negative for a signal, None while the process runs."""
+        return self._process.poll()
+
+    def is_ready(self) -> bool:
+        """Return whether the service responds. Raises StackError with the end of its log if the process has ended."""
+        if (status := self.exit_status()) is not None:
+            raise StackError(
+                f"{self.service.name} ended with {describe_exit(status)} while starting:\n{self.log_tail()}"
+            )
+        address, health = self.service.address, self.service.health
+        return not address or (_accepts(address) if health is None else responds(address, health, timeout_s=PROBE_S))
+
+    def terminate(self) -> None:
+        processes.kill_group(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the whole process group and wait: a worker that survives its master would keep the port."""
+        processes.kill_group(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def wait(self, deadline: float) -> bool:
+        """Wait until `deadline` (monotonic clock) and return whether the process has ended."""
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def log_tail(self) -> str:
+        with self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - TAIL_BYTES))
+            return file.read().decode(errors="replace").strip()
+
+
+def describe_exit(status: int) -> str:
+    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+def wait_ready(running: list[Running], within_s: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
+    """Wait until all services are ready or `give_up` returns True.
+
+    Raises StackError for services that are not ready in time, and as soon as one of them ends.
+    """
+    deadline = time.monotonic() + within_s
+    waiting = list(running)
+    while (waiting := [process for process in waiting if not process.is_ready()]) and not give_up():
+        if time.monotonic() > deadline:
+            names = ", ".join(process.service.name for process in waiting)
+            raise StackError(f"not ready after {within_s:g} s: {names} (see their logs in {waiting[0].log.parent})")
+        time.sleep(POLL_S)
+
+
+def stop(running: list[Running]) -> None:
+    """Terminate the services, and kill those that do not end within STOP_S.
+
+    Services with `stop_first` end before the others are terminated.
+    """
+    for group in (
+        [process for process in running if process.service.stop_first],
+        [process for process in running if not process.service.stop_first],
+    ):
+        for process in group:
+            process.terminate()
+        deadline = time.monotonic() + STOP_S
+        for process in group:
+            process.wait(deadline)
+            process.kill()
+
+
+@contextmanager
+def run_alone(service: Service, log: Path, *, within_s: float = 30.0) -> Iterator[Service]:
+    """Run one service without a stack, for the length of the block."""
+    running = Running(service, processes.service_environment("alone", addresses=[service.address]), log)
+    try:
+        wait_ready([running], within_s)
+        yield service
+    finally:
+        stop([running])
+
+
+def _accepts(address: str) -> bool:
+    try:
+        socket.create_connection(processes.split_address(address), PROBE_S).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""The configuration (StackConfig), the published state (StackState) and the state directory of a stack.
+
+STATE_DIR/stack.json   the StackState; replaced as a whole on every change
+          lock         locked by the supervisor while it runs: a stack is up if and only if this file is locked
+          logs/        one file per process
+          clients/     gcloud's and gsutil's configuration for this stack
+          storage/     objects, as files: BUCKET/OBJECT
+          compute/     disks and serial logs of the Compute emulator's VMs
+          logging/     log entries
+          monitoring/  time series
+          pubsub/      the Pub/Sub emulator's table of hosts
+          scheduler/   jobs of Cloud Scheduler
+          proxy/       certificate authority of the googleapis proxy
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trainmaster.errors import PermanentError
+from trainmaster_emulators.process import processes
+from trainmaster_emulators.realism.call_access import INFRA
+
+STATE_FILE: Final = "stack.json"
+LOCK_FILE: Final = "lock"
+LOGS: Final = "logs"
+SUPERVISOR_LOG: Final = "supervisor.log"
+DATA: Final = ("clients", "compute", "logging", "monitoring", "proxy", "pubsub", "scheduler", "storage")
+"""Directories that every start empties, because Firestore and Pub/Sub start empty, too."""
+PRIVATE: Final = 0o700
+"""Mode of the state directory. It contains an access token, the key of a certificate authority, and the VMs' disks."""
+DEFAULT_STATE_DIR: Final = Path(".state/local")
+STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
+EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
+
+FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "tune", "sweep")
+ROOT: Final = Path(__file__).resolve().parents[3]
+
+
+class StackError(PermanentError):
+    """The stack cannot do what the caller requested. The message is for the user at the terminal."""
+
+
+class StackStatus(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    """The start failed, or a service ended whose restart would lose state."""
+    STOPPED = "stopped"
+
+
+class _StateModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StackConfig(_StateModel):
+    """The configuration of a stack. The defaults are those of `trainmaster local up`."""
+
+    project: str = "trainmaster-local"
+    bucket: str = "trainmaster-local"
+    """Name of the bucket of job files, packages and job directories."""
+    stage_bucket: str = "trainmaster-local-stage"
+    """Name of the bucket from which VMs download the agent."""
+    functions_dir: Path = ROOT / "functions"
+    functions: tuple[str, ...] = FUNCTIONS
+    """Functions that Pub/Sub delivers to."""
+    public_buckets: dict[str, Path] = {}
+    """Bucket name → folder whose files the bucket contains at the start of the stack, in place of a public bucket."""
+    images_dir: Path = ROOT / ".images"
+    """Python environments that replace VM images; see `runtime_images`."""
+    sweep_every_s: float = 60.0
+    realistic: bool = False
+    """Whether VMs and API are as slow and unreliable as on Google Cloud (`trainmaster_emulators.realism`)."""
+    time_scale: float = 1.0
+    """With `realistic`: factor of all durations."""
+    infra_dir: Path = INFRA
+    """With `realistic`: folder with the IAM grants of the functions, as a table in README.md, and their roles."""
+    metrics: str = "30"
+    """Seconds between two reports of a VM to Cloud Monitoring, or `off`. Local jobs take minutes at most."""
+    compute: bool = True
+    """Run the Compute emulator, and the googleapis proxy, which only VMs need."""
+    emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))
+    """Backend of Google's emulators: a BackendKind; empty: the best that this machine has."""
+    control_plane: str = ""
+    """`host:port` of a control plane in memory. If set, Firestore, Pub/Sub and the functions are not started."""
+    ready_within_s: float = 60.0
+
+
+class ServiceState(_StateModel):
+    """The process of one service."""
+
+    pid: int
+    started_at: float
+    """Seconds since the epoch; identifies the process together with the pid."""
+    address: str
+    """`host:port`; empty where the service listens on no port."""
+    restarts: int
+    log: str
+    """Path of its log file."""
+
+
+class Endpoints(_StateModel):
+    """`host:port` of each emulator; None where the stack runs without it."""
+
+    firestore: str
+    """Empty where the control plane runs in memory and needs no Firestore emulator."""
+    pubsub: str
+    """The Pub/Sub emulator, or the control plane in memory, which accepts the agents' publish calls."""
+    storage: str
+    storage_tls: str
+    """Cloud Storage over TLS, which gsutil requires."""
+    compute: str | None
+    proxy: str | None
+    logging: str
+    monitoring: str
+    iam: str | None = None
+    """Set together with `api`."""
+    api: str | None = None
+    scheduler: str | None = None
+    """None where the control plane runs in memory."""
+    billing: str | None = None
+    """Cloud Billing's catalogue; None where the control plane runs in memory."""
+
+    def addresses(self) -> list[str]:
+        """Return all addresses that this stack has."""
+        return [address for address in self.model_dump().values() if address]
+
+
+class StackState(_StateModel):
+    """The published state of a stack: the contents of `stack.json`."""
+
+    id: str
+    """128 random bits in hexadecimal; every process of the stack carries them."""
+    status: StackStatus
+    error: str | None = None
+    """Why the stack failed."""
+    config: StackConfig
+    backend: str
+    supervisor_pid: int
+    supervisor_started_at: float
+    started_at: float
+    """Seconds since the epoch."""
+    ready_after_s: float | None = None
+    endpoints: Endpoints
+    services: dict[str, ServiceState] = {}
+
+
+def read(state_dir: Path) -> StackState | None:
+    """Return the last state of the directory's stack, whether it is up or not; None if there was no stack."""
+    try:
+        return StackState.model_validate_json((state_dir / STATE_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise StackError(
+            f"{state_dir / STATE_FILE}: cannot read the stack's state ({error.error_count()} invalid fields)"
+        ) from error
+
+
+def write(state_dir: Path, state: StackState) -> None:
+    """Replace the state file in one step: a reader sees the old or the new state."""
+    target = state_dir / STATE_FILE
+    temporary = target.with_suffix(f".{os.getpid()}")
+    temporary.write_text(state.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    temporary.replace(target)
+
+
+def is_up(state_dir: Path) -> bool:
+    """Return whether a supervisor runs in that directory, whatever the status of its stack."""
+    try:
+        with lock(state_dir, create=False):
+            return False
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def lock(state_dir: Path, *, create: bool = True) -> Iterator[None]:
+    """Lock the directory for the length of the block, at most until the process ends.
+
+    Raises BlockingIOError where another stack holds the lock.
+    """
+    descriptor = os.open(state_dir / LOCK_FILE, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_supervisor_alive(state: StackState) -> bool:
+    return processes.is_alive(state.supervisor_pid, state.supervisor_started_at)
+
+
+def resolve_state_dir(given: Path | None) -> Path:
+    """Return the given directory, else the environment's (`trainmaster local env`), else the working directory's."""
+    return (given or Path(os.environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR)).absolute()

@@ -1,0 +1,200 @@
+"""The metadata that the control plane gives this VM: its config and its directive (docs/interfaces.md section 3)."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainmaster.agent.model.number_ranges import expand, expand_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+
+class IncarnationKey(NamedTuple):
+    """One incarnation of the replica. Later incarnations compare greater."""
+
+    attempt: int
+    incarnation: int
+
+
+@dataclass(frozen=True)
+class ReceivedDirective:
+    """The metadata key ``trainmaster-directive``: what this VM should be doing."""
+
+    key: IncarnationKey
+    action: str
+    """``run``, ``hold`` or ``stop``."""
+    slices: Sequence[str] = ()
+    """Addresses of the job's TPU slices in this incarnation; empty unless the job has several slices."""
+    pause_s: float = 0.0
+    """Time between the directive and the start of the incarnation."""
+
+
+@dataclass(frozen=True)
+class VmRef:
+    """A VM or TPU node, as messages name it."""
+
+    name: str
+    zone: str
+    instance_id: str
+
+
+@dataclass(frozen=True)
+class ContainerCommand:
+    """A container image and the command to run in it."""
+
+    image: str
+    command: Sequence[str]
+    """Replaces the image's ENTRYPOINT, unless it is empty."""
+
+
+@dataclass(frozen=True)
+class VmConfig:
+    """The metadata key ``trainmaster-vm-config``. All VMs of one bulk insert have the same value."""
+
+    project: str
+    job_id: str
+    task_type: str
+    """Role of the VMs: `chief`, `worker` and others."""
+    vm_names: Sequence[str]
+    """The role's VMs; the position of a name is the task index of that VM."""
+    vm_generation: int
+    tf_config: Mapping[str, Any] | None
+    """TF_CONFIG without the task index; None if the program gets none."""
+    cluster_spec: Mapping[str, Any] | None
+    """CLUSTER_SPEC without the task index; None if the program gets none."""
+    rank_base: int | None
+    """RANK of the role's first process; None if the role has no ranks."""
+    slice_base: int | None
+    """Number of the role's first TPU slice; None unless the job has several slices."""
+    environment: Mapping[str, str]
+    """Variables that the platform sets."""
+    packages: Sequence[str]
+    """pip requirements of the runtime version."""
+    package_uris: Sequence[str]
+    """The job's own packages, in Cloud Storage: `gs://BUCKET/NAME#GENERATION`."""
+    python_module: str
+    """Module to run; empty for a container."""
+    args: Sequence[str]
+    """Arguments of the program."""
+    job_dir: str | None
+    """Value of `--job-dir`; None: no such argument."""
+    container: ContainerCommand | None
+    """None if the program is a Python module."""
+    variables: Mapping[str, str]
+    """The job's own variables."""
+    expands: bool
+    """Whether $(NAME) in arguments, command and variables is replaced."""
+    secrets: Mapping[str, str]
+    """Names of secrets in Secret Manager, by variable."""
+    hosts: int
+    """Hosts of each TPU slice; 1 for a VM."""
+    checkpoint_signal: signal.Signals
+    """The program gets this signal when its VM is about to stop."""
+    grace_s: float
+    """Time between SIGTERM and SIGKILL."""
+    stall_timeout_s: float | None
+    """Time without output after which the program is ended; None: no limit."""
+    topics: Mapping[str, str]
+    """Pub/Sub topics, by event type."""
+    log: Mapping[str, str] | None
+    """Where the output is copied in Cloud Logging; None if it is not copied."""
+    fuse_s: float | None
+    """Time after which a TPU node deletes itself; None for VMs, which Compute Engine deletes."""
+
+    @staticmethod
+    def parse(text: str) -> VmConfig:
+        """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
+        stored = json.loads(text)
+        container = stored.get("container")
+        tf_config, cluster_spec = expand_cluster(stored["tf_config"]), expand_cluster(stored.get("cluster_spec"))
+        environment = dict(stored["environment"])
+        if tf_config is not None and "job" in tf_config:
+            # The control plane sends the description of the job once. Programs find it in three places.
+            description = json.dumps(tf_config["job"], separators=(",", ":"))
+            if cluster_spec is not None:
+                cluster_spec.setdefault("job", description)
+            if stored.get("job_variable"):
+                environment[stored["job_variable"]] = description
+        return VmConfig(
+            project=stored["project"],
+            job_id=stored["job_id"],
+            task_type=stored["task_type"],
+            vm_names=expand(stored["vm_names"]),
+            vm_generation=stored["vm_generation"],
+            tf_config=tf_config,
+            cluster_spec=cluster_spec,
+            rank_base=stored.get("rank_base"),
+            slice_base=stored.get("slice_base"),
+            environment=environment,
+            packages=stored.get("packages") or (),
+            package_uris=stored["package_uris"],
+            python_module=stored["python_module"],
+            args=stored["args"],
+            job_dir=stored.get("job_dir"),
+            container=ContainerCommand(container["image"], container.get("command") or ()) if container else None,
+            variables=stored.get("variables") or {},
+            expands=bool(stored.get("expands")),
+            secrets=stored.get("secrets") or {},
+            hosts=int(stored.get("hosts") or 1),
+            checkpoint_signal=signal.Signals[stored.get("checkpoint_signal") or "SIGTERM"],
+            grace_s=float(stored["grace_s"]),
+            stall_timeout_s=stored.get("stall_timeout_s"),
+            topics=stored["topics"],
+            log=stored.get("log"),
+            fuse_s=stored.get("fuse_s"),
+        )
+
+
+@dataclass(frozen=True)
+class SliceHost:
+    """One of the hosts of a Cloud TPU slice."""
+
+    number: int
+    """0 for the first host of the slice."""
+    addresses: Sequence[str]
+    """Addresses of all hosts of the slice, in the order of their numbers."""
+
+
+@dataclass(frozen=True)
+class AgentIdentity:
+    """Which replica this agent runs, and on which VM."""
+
+    vm: VmRef
+    """The VM or TPU node, as the control plane knows it."""
+    config: VmConfig
+    instance: VmRef
+    """The machine itself: equals `vm`, unless this is a host of a TPU node."""
+    host: SliceHost | None = None
+    """Set if the TPU slice has several hosts."""
+    project_number: str = ""
+    """Empty on a TPU VM, which belongs to a project of Google's."""
+
+    @property
+    def index(self) -> int:
+        """The task index. Raises ValueError if the config does not list this VM."""
+        return list(self.config.vm_names).index(self.vm.name)
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether this machine has rank 0, and so does what only one machine of a job has to do."""
+        return self.config.rank_base == 0 and self.index == 0 and (self.host is None or self.host.number == 0)
+
+
+def parse_directive(text: str) -> ReceivedDirective:
+    """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
+    stored = json.loads(text)
+    if stored["action"] not in ("run", "hold", "stop"):
+        raise ValueError(f"unknown action {stored['action']!r}")
+    key = IncarnationKey(int(stored["attempt"]), int(stored["incarnation"]))
+    slices = tuple(str(address) for address in stored.get("slices", ()))
+    return ReceivedDirective(key, stored["action"], slices, float(stored.get("pause_s", 0)))
+
+
+def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:
+    """Return whether `new` is later than `old`, so that facts about `old` no longer matter."""
+    return old is None or new > old

@@ -1,0 +1,53 @@
+"""The start of a job: it is RUNNING as soon as every required replica of its attempt has been ready once."""
+
+from __future__ import annotations
+
+from trainmaster.core.events import AllReady
+from trainmaster.core.model.gang import is_required, required_replicas
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.replica import replica_key
+from trainmaster.flows.commit.record import Deps, record
+
+
+def start_if_all_ready(job: Job | None, deps: Deps) -> None:
+    """Record that the job runs, if all required replicas of a preparing job have been ready. Safe to repeat.
+
+    `job` may be the job as it was before the commit of the caller's event. A job that was running then needs no start.
+    For a preparing job, the replicas are counted after that commit: if the last two become ready at the same time, at
+    least the later commit counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt.
+
+    Call it for repeated events too, because the first handling may have ended between its two commits.
+    """
+    if job is None or job.state is not JobState.PREPARING:
+        return
+    if _are_required_ready(job, deps):
+        record(AllReady(job.job_id, job.attempt, deps.clock()), deps)
+
+
+def _are_required_ready(job: Job, deps: Deps) -> bool:
+    """Whether every required replica has been ready.
+
+    Counting costs one read, whatever the number of replicas. With `gang: false`, optional replicas count as well, so
+    each required replica is read too, but only once enough replicas are ready.
+    """
+    required = required_replicas(job.plan)
+    if deps.store.count_ready(job.job_id, job.attempt) < len(required):
+        return False
+    if job.plan.gang:
+        return True
+    for replica_id in required:
+        loaded = deps.store.load(job.job_id, replica_key(job.attempt, replica_id))
+        replica = loaded.state.find(job.attempt, replica_id) if loaded else None
+        if replica is None or not replica.ever_ready:
+            return False
+    return True
+
+
+def is_start_missed(state: State) -> bool:
+    """Whether the job does not run although its required replicas have been ready: the function that counted died.
+
+    `state` holds the whole attempt.
+    """
+    return state.job.state is JobState.PREPARING and all(
+        replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id)
+    )

@@ -1,0 +1,198 @@
+"""The one commit that every event goes through.
+
+    load ──► judge ──► evolve ──► commit (state + ledger entry) ──► publish the effects ──► write the job's log
+      ▲                              │ conflict with another writer: again, from load
+      └──────────────────────────────┘ entry exists: judged before; its effects may still be unpublished
+
+A crash before the commit leaves nothing. After a crash between commit and publication, the redelivered event finds its
+entry and publishes the effects, or the sweep does. Notifications and a job's log are for people and other systems: an
+error while writing them delays nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from trainmaster.core.decisions import Decision
+from trainmaster.core.events import Event
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.core.ledger import LedgerEntry, counters
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.tuning import tuning_job_id
+from trainmaster.core.reporting.job_log import service_lines
+from trainmaster.core.rules.admission_queue import Limits
+from trainmaster.core.transitions.change import Change, Effect
+from trainmaster.errors import ConflictError, TemporaryError
+from trainmaster.flows.commit.decide import decide
+from trainmaster.flows.commit.notify import notify
+from trainmaster.messaging import internal_requests, topics
+from trainmaster.ports import (
+    AdmissionToken,
+    AlreadyRecordedError,
+    Bus,
+    Clock,
+    JobLog,
+    Loaded,
+    Objects,
+    Resources,
+    Store,
+)
+
+TRIES: Final = 12
+"""Conflicts before the message is left to its redelivery. With 16 writers on one document the slowest needed 9."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    """The ports and settings of every flow."""
+
+    store: Store
+    bus: Bus
+    clock: Clock
+    sleep: Callable[[float], None]
+    """Waits for a number of seconds."""
+    notifications: Bus | None = None
+    """Where transitions of jobs are published for subscribers; None: nowhere. It raises nothing but TemporaryError."""
+    leaves_notifications: bool = False
+    """Without `notifications`: whether they are left to the sweep, because this process is not part of the installation
+    and does not know whether it publishes them."""
+    job_log: JobLog | None = None
+    """Where the service's lines are written; None: nowhere."""
+    limits: Limits = field(default_factory=dict)
+    """The limits of all jobs together."""
+    allowed: AllowedResources = field(default_factory=AllowedResources)
+    """Resources that every job may name."""
+    objects: Callable[[], Objects] | None = None
+    """Builds the port that looks up packages when a job is accepted; None: no look-up, which is for tests."""
+    resources: Callable[[], Resources] | None = None
+    """Builds the port that looks up a job's account, images and secrets; None: no look-up."""
+    algorithms: str = ""
+    """Address of the package of the built-in algorithms; empty: there is none."""
+    messages_per_minute: int = 0
+    """Most jobs created by messages and uploads within a minute; 0: no limit."""
+    regions: tuple[str, ...] = ()
+    """Regions in which the installation's network has a subnetwork; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The ledger entry of an event."""
+
+    entry: LedgerEntry
+    """Not stored if its decision is provisional."""
+    is_new: bool
+    """False if the event had been judged before."""
+    job: Job | None = None
+    """The job as it was when the event was judged; None: the job did not exist."""
+
+
+def record(
+    event: Event, deps: Deps, admission_token: AdmissionToken | None = None, loaded: Loaded | None = None
+) -> Recorded:
+    """Judge the event, commit what follows exactly once, and publish the effects. Safe to repeat.
+
+    With an `admission_token`, the commit succeeds only if no other admission was committed since the token was read.
+    `loaded` is what the event reads, if it was read a moment ago; the first try uses it instead of reading it again.
+    Raises PermanentError if the event's job does not exist, and ConflictError if other writers kept winning.
+    """
+    recorded = _commit(event, deps, admission_token, loaded)
+    entry = recorded.entry
+    _log.info(
+        entry.decision.text,
+        extra={
+            "job_id": entry.job_id,
+            "event": entry.key,
+            "rule": int(entry.decision.rule),
+            "action": entry.decision.action.kind,
+            "reason": entry.decision.reason.value,
+            "duplicate": not recorded.is_new,
+        },
+    )
+    if entry.is_pending:
+        publish(entry, deps.bus)
+    if deps.notifications is not None and entry.is_notification_pending:
+        notify(entry, recorded.job, deps.notifications, deps.store, deps.clock)
+    _write_job_log(entry, deps.job_log)
+    return recorded
+
+
+def publish(entry: LedgerEntry, bus: Bus) -> None:
+    """Publish the requests that carry out the effects of a ledger entry."""
+    for effect in entry.effects:
+        match effect:
+            case Effect.PROVISION:
+                request = internal_requests.ProvisionRequest(entry.job_id, entry.key)
+                bus.publish(topics.PROVISION, internal_requests.encode_provision(request), {})
+            case Effect.TUNE:
+                tune_request = internal_requests.TuneRequest(tuning_job_id(entry.job_id))
+                bus.publish(topics.TUNE, internal_requests.encode_tune(tune_request), {})
+            case Effect.NOTIFY:
+                pass  # has its own state: `notify`
+
+
+def _write_job_log(entry: LedgerEntry, job_log: JobLog | None) -> None:
+    """Write the entry's lines, also for a repeated event: the first time may have ended between the commit and here."""
+    lines = service_lines(entry)
+    if job_log is None or not lines:
+        return
+    try:
+        job_log.write(lines)
+    except TemporaryError as error:
+        _log.warning("could not write to the job's log: %s", error, extra={"job_id": entry.job_id, "event": entry.key})
+
+
+def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, known: Loaded | None) -> Recorded:
+    now = deps.clock()
+    for retry in range(TRIES):
+        loaded, decision = decide(event, now, deps.store, None if retry else known)
+        state = loaded.state if loaded else None
+        job = state.job if state else None
+        change = evolve(state, decision, now)
+        if deps.notifications is None and not deps.leaves_notifications:
+            change = replace(change, effects=tuple(effect for effect in change.effects if effect is not Effect.NOTIFY))
+        entry = _ledger_entry(event, decision, state, change, now)
+        if decision.is_provisional:
+            return Recorded(entry, is_new=True, job=job)  # not stored: a later event with the same key must be judged
+        try:
+            deps.store.commit(loaded, entry, change, admission_token)
+        except AlreadyRecordedError:
+            return _recorded_before(event, job, deps.store)
+        except ConflictError:
+            if admission_token is not None:
+                raise
+            jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
+            deps.sleep(jitter * min(0.02 * 2**retry, 1.0))
+            continue
+        return Recorded(entry, is_new=True, job=job)
+    raise ConflictError(f"{event.job_id}: {event.key} lost {TRIES} races")
+
+
+def _ledger_entry(event: Event, decision: Decision, state: State | None, change: Change, now: datetime) -> LedgerEntry:
+    key = event.reads.replica_key
+    job = change.job or (state.job if state else None)
+    return LedgerEntry(
+        job_id=event.job_id,
+        key=event.key,
+        at=now,
+        event=event,
+        decision=decision,
+        before=counters(state, key),
+        after=counters(apply(state, change) if state else None, key),
+        effects=change.effects,
+        job_state=job.state if job else None,
+    )
+
+
+def _recorded_before(event: Event, job: Job | None, store: Store) -> Recorded:
+    entry = store.entry(event.job_id, event.key)
+    if entry is None:
+        raise ConflictError(f"{event.job_id}: ledger entry {event.key} exists and cannot be read")
+    return Recorded(entry, is_new=False, job=job)

@@ -1,0 +1,1 @@
+"""Accept jobs: for uploads, messages, the API and trials."""

@@ -1,0 +1,208 @@
+"""Creation of stored jobs from job documents: for messages, uploaded files, the HTTP API and trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from trainmaster.core.events import JobSubmitted
+from trainmaster.core.intake.job_id_template import at_time, is_template
+from trainmaster.core.intake.named_resources import SETTING, AllowedResources
+from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.model.plan import Dialect, Plan
+from trainmaster.core.model.tuning import Tuning
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.trial_jobs import results_to_resume
+from trainmaster.core.reconcile.zone_order import move_to_end, zones_with_stockout
+from trainmaster.core.rules.admission_queue import limit_problem
+from trainmaster.core.rules.lifecycle import is_same_submission
+from trainmaster.core.rules.tuning import planned_trials
+from trainmaster.core.timeouts import STOCKOUT_MEMORY
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.job_creation.algorithm_package import with_algorithm_package
+from trainmaster.flows.job_creation.resource_checks import with_resources
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from trainmaster.ports import Store
+
+RESUMED_JOB_FIELDS: Final = {
+    Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
+    Dialect.VERTEX: "trainmaster.resumePreviousJobId",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is known about the submitter of a job."""
+
+    through_api: bool = False
+    submitted_by: str | None = None
+    """E-mail address, if the API knows it."""
+
+
+MESSAGE: Final = Origin()
+"""A message: its publisher is not known."""
+
+
+class JobExistsError(Exception):
+    """The job id was already used by another submission. Job ids are never used again."""
+
+
+class OverLimitError(Exception):
+    """The job can never be admitted: it needs more than all jobs together may use."""
+
+
+def create_job(
+    document: Mapping[str, object],
+    submission: str,
+    now: datetime,
+    deps: Deps,
+    *,
+    authorize: Callable[[AcceptedSpec], None],
+    origin: Origin = MESSAGE,
+    default_job_id: str | None = None,
+) -> Job:
+    """Store the job and return it. If the same submission was stored before, return that job.
+
+    `submission` identifies the submission, together with the content of the document. `authorize` raises an error
+    unless the submitter may create the job. Raises InvalidJob, JobExistsError or OverLimitError; nothing is stored
+    then.
+    """
+    spec = accept(document, default_job_id=default_job_id)
+    authorize(spec)
+    spec = with_algorithm_package(spec, deps.algorithms)
+    job = new_job(_with_resources(spec, deps), submission, now, origin)
+    _check_vm_names(job, deps.store)
+    over_limit = limit_problem(spec.plan, deps.limits)
+    wrong_region = region_problem(spec.plan, deps.regions)
+    if (job.tuning or over_limit or wrong_region) and deps.store.load(job.job_id) is None:
+        if wrong_region:
+            raise InvalidJob((wrong_region,))
+        if job.tuning is not None:
+            job = replace(job, tuning=resume_previous_tuning(job.tuning, job.plan.dialect, deps.store))
+        if over_limit:
+            raise OverLimitError(over_limit)
+    recorded = record(with_zone_order(job, now, deps.store), deps)
+    first = recorded.entry.event
+    if not isinstance(first, JobSubmitted) or not is_same_submission(first.job, job):
+        raise JobExistsError(job.job_id)
+    return first.job
+
+
+def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
+    """Raise InvalidJob with all resources that only a job with a known submitter may name."""
+    problems = [
+        Problem(
+            resource.field,
+            f"names a {resource.kind.words}: submit the job through the API, as a user who may use it, or let an "
+            f"administrator add {allowed.entry_for(resource)} to the setting {SETTING}",
+            "leave it out",
+        )
+        for resource in spec.resources
+        if not allowed.allow(resource)
+    ]
+    if problems:
+        raise InvalidJob(problems)
+
+
+def _check_vm_names(job: Job, store: Store) -> None:
+    """Raise InvalidJob if the job's VMs would have the names of another job's: each could act for the other."""
+    owner = store.job_of_vm(vm_name(job.job_id, job.plan.primary))
+    if owner not in (None, job.job_id):
+        raise InvalidJob((Problem("jobId", f"gives its VMs the names of the VMs of {owner}", f"{job.job_id}_2"),))
+
+
+def _with_resources(spec: AcceptedSpec, deps: Deps) -> AcceptedSpec:
+    """Return the spec with its packages pinned and with notes about its resources. Raises InvalidJob for missing ones.
+
+    A repeated submission is returned unchanged if something is missing: it may have been deleted since the first one.
+    """
+    try:
+        return with_resources(spec, deps.objects, deps.resources)
+    except InvalidJob:
+        if spec.job_id is None or deps.store.load(spec.job_id) is None:
+            raise
+        return spec
+
+
+def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
+    """Return the problem if the installation's network has no subnetwork in the job's region; None if it has."""
+    if not regions or plan.network is not None or plan.region in regions:
+        return None
+    field = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region"
+    problem = (
+        f"is {plan.region}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
+    )
+    return Problem(field, problem, " or ".join(sorted(regions)))
+
+
+def new_job(spec: AcceptedSpec, submission: str, now: datetime, origin: Origin = MESSAGE) -> Job:
+    """Return the job in its first state. The spec must have a job id."""
+    if spec.job_id is None:
+        raise ValueError("an accepted spec without a default job id must have a job id")
+    return Job(
+        job_id=spec.job_id,
+        spec_json=spec.spec_json,
+        submission=submission,
+        plan=spec.plan,
+        state=JobState.QUEUED,
+        created_at=now,
+        labels=tuple(Label(key, value) for key, value in sorted(spec.labels.items())),
+        submitted_by=origin.submitted_by,
+        through_api=origin.through_api,
+        tuning=spec.tuning,
+    )
+
+
+def with_zone_order(job: Job, now: datetime, store: Store) -> JobSubmitted:
+    """Return the submission of the job, with zones that had a recent stockout moved to the end of its plan.
+
+    The order goes into the ledger with the job, so that a replay does not depend on the stockouts.
+    """
+    last = zones_with_stockout(job.plan, store.stockouts(now - STOCKOUT_MEMORY), now)
+    plan = replace(job.plan, zones=move_to_end(job.plan.zones, last))
+    return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
+
+
+def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: Store) -> Tuning:
+    """Add the results of the tuning job that this one resumes, if any. Raises InvalidJob if that is impossible."""
+    if tuning.resumes is None:
+        return tuning
+    loaded = store.load(tuning.resumes)
+    previous = loaded.state.job.tuning if loaded and loaded.state.job.deleted_at is None else None
+    if previous is None:
+        problem = f"names {tuning.resumes}, which is not a tuning job"
+    elif (previous.parameters, previous.goal, previous.metric_tag) != (
+        tuning.parameters,
+        tuning.goal,
+        tuning.metric_tag,
+    ):
+        problem = f"names {tuning.resumes}, which has other params, another goal or another metric"
+    else:
+        resumed = replace(tuning, earlier=results_to_resume(previous))
+        if planned_trials(resumed) > 0:
+            return resumed
+        problem = f"names {tuning.resumes}, which has already tried every combination of values"
+    raise InvalidJob((Problem(RESUMED_JOB_FIELDS[dialect], problem, "leave it out"),))
+
+
+def requested_job_id(document: Mapping[str, object]) -> str | None:
+    """Return the job id as it was submitted, which may be a template."""
+    job_id = document.get("jobId", document.get("job_id"))
+    return job_id if isinstance(job_id, str) else None
+
+
+def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> Mapping[str, object]:
+    """Fill the time `at` into a job id such as `nightly_{time:%Y%m%d}`. Other documents are returned unchanged.
+
+    `at` is the time of the submission itself, not of its delivery, which may be repeated. Raises InvalidJob if a time
+    is needed and `at` is None.
+    """
+    job_id = requested_job_id(document)
+    if job_id is None or not is_template(job_id):
+        return document
+    if at is None:
+        raise InvalidJob((Problem("jobId", "contains a time, but the submission has no time", "digits_1"),))
+    others = {name: value for name, value in document.items() if name != "job_id"}
+    return {**others, "jobId": at_time(job_id, at)}

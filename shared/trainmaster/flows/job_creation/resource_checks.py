@@ -1,0 +1,161 @@
+"""Look at the resources that a job names before VMs are paid for: buckets, images, service account, secrets.
+
+    bucket, image in Google's registries,       missing                 the job is refused, with the field
+    service account, secret version             may not be seen         the job is accepted, with a note
+    bucket                                      in another region       the job is accepted, with a note
+
+Notes are substitutions whose replacement is the requested value. Packages are looked up in
+`trainmaster.flows.job_creation.package_versions`. docs/decisions/0056-resources-before-vms.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from trainmaster.core.intake.document_fields import field_with
+from trainmaster.core.intake.registry_images import parse_registry_image
+from trainmaster.core.model.package_uri import is_built_in
+from trainmaster.core.model.plan import Plan, Program, Substitution
+from trainmaster.flows.job_creation.package_versions import programs_of, with_generations
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
+from trainmaster.ports import BucketForbiddenError, Existence, Objects, Resources
+
+LOOKUPS_AT_ONCE: Final = 8
+"""A job may name a hundred secrets. One look-up takes about 50 ms."""
+
+
+_Lookup = Callable[[], Problem | Substitution | None]
+"""Returns a problem or a note, or None if nothing is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The results of the look-ups of one job."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Substitution] = field(default_factory=list)
+
+
+def with_resources(
+    spec: AcceptedSpec, objects: Callable[[], Objects] | None, resources: Callable[[], Resources] | None
+) -> AcceptedSpec:
+    """Return the spec with its packages pinned and with notes about its resources.
+
+    Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks nothing up; an
+    installation without Google Cloud's control plane does that.
+    """
+    problems: list[Problem] = []
+    try:
+        spec = with_generations(spec, objects)
+    except InvalidJob as invalid:
+        problems.extend(invalid.problems)
+    findings = check_resources(spec, objects, resources)
+    if problems or findings.problems:
+        raise InvalidJob([*problems, *findings.problems])
+    notes = (*spec.plan.substitutions, *findings.notes)
+    return replace(spec, plan=replace(spec.plan, substitutions=notes))
+
+
+def check_resources(
+    spec: AcceptedSpec, objects: Callable[[], Objects] | None, resources: Callable[[], Resources] | None
+) -> Findings:
+    """Look up all resources, several at once. Each problem and note names its field."""
+    findings = Findings()
+    lookups: list[_Lookup] = []
+    if objects is not None:
+        lookups.extend(_bucket_lookups(spec, objects))
+    if resources is not None:
+        lookups.extend(_resource_lookups(spec, resources))
+    if not lookups:
+        return findings
+    with ThreadPoolExecutor(min(len(lookups), LOOKUPS_AT_ONCE)) as pool:
+        for result in pool.map(lambda lookup: lookup(), lookups):
+            if isinstance(result, Problem):
+                findings.problems.append(result)
+            elif result is not None:
+                findings.notes.append(result)
+    return findings
+
+
+def _bucket_lookups(spec: AcceptedSpec, objects: Callable[[], Objects]) -> Iterator[_Lookup]:
+    """Yield one look-up per bucket. The bucket of packages is only compared with the region: `package_versions` looks
+    up the packages themselves."""
+    seen: set[str] = set()
+    for uri, is_directory in _storage_uris(spec.plan):
+        bucket = uri.removeprefix("gs://").partition("/")[0]
+        if bucket not in seen:
+            seen.add(bucket)
+            yield partial(_look_at_bucket, spec, uri, bucket, objects, is_directory=is_directory)
+
+
+def _storage_uris(plan: Plan) -> Iterator[tuple[str, bool]]:
+    """Yield the job's directories, and then its packages; True for a directory."""
+    if plan.output_directory:
+        yield plan.output_directory, True
+    programs = programs_of(plan)
+    for program in programs:
+        if program.job_dir:
+            yield program.job_dir, True
+    for program in programs:
+        for uri in program.package_uris:
+            if not is_built_in(uri):
+                yield uri.partition("#")[0], False
+
+
+def _look_at_bucket(
+    spec: AcceptedSpec, uri: str, bucket: str, objects: Callable[[], Objects], *, is_directory: bool
+) -> Problem | Substitution | None:
+    name = field_with(uri, spec.spec_json, "jobDir" if is_directory else "packageUris")
+    try:
+        place = objects().bucket_place(bucket)
+    except BucketForbiddenError:
+        return _unknown(name, uri, f"the bucket gs://{bucket}") if is_directory else None
+    if place is None:
+        problem = f"names the bucket {bucket}, which does not exist"
+        return Problem(name, problem, "create the bucket first, in the job's region") if is_directory else None
+    if place.serves(spec.plan.region):
+        return None
+    where = "+".join(place.data_locations) or place.location
+    reason = (
+        f"The bucket gs://{bucket} is in {where}, and the job's VMs are in {spec.plan.region}: its objects are read "
+        "and written more slowly, and the network traffic between the two is charged."
+    )
+    return Substitution(name, uri, uri, reason)
+
+
+def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) -> Iterator[_Lookup]:
+    """Yield one look-up for the service account, for each image of Google's registries, and for each secret."""
+    port, programs = resources(), programs_of(spec.plan)
+    if account := spec.plan.service_account:
+        yield partial(_look_up, spec, account, "service account", partial(port.service_account, account))
+    for image in dict.fromkeys(program.container.image for program in programs if program.container):
+        if parsed := parse_registry_image(image):
+            yield partial(_look_up, spec, image, "image", partial(port.image, parsed))
+    for secret in _secrets(programs):
+        yield partial(_look_up, spec, secret, "secret version", partial(port.secret_version, secret))
+
+
+def _secrets(programs: Sequence[Program]) -> dict[str, None]:
+    """Return the names of all secrets, once each, in the order of the programs."""
+    return dict.fromkeys(variable.secret for program in programs for variable in program.environment if variable.secret)
+
+
+def _look_up(spec: AcceptedSpec, value: str, kind: str, find: Callable[[], Existence]) -> Problem | Substitution | None:
+    name = field_with(value, spec.spec_json, kind)
+    match find():
+        case Existence.MISSING:
+            detail = "does not exist" if kind != "secret version" else "does not exist or is not enabled"
+            return Problem(name, f"names the {kind} {value}, which {detail}", f"create the {kind} first")
+        case Existence.UNKNOWN:
+            return _unknown(name, value, f"the {kind} {value}")
+        case Existence.EXISTS:
+            return None
+
+
+def _unknown(name: str, value: str, resource: str) -> Substitution:
+    reason = f"It was not checked whether {resource} exists, because this installation may not see it."
+    return Substitution(name, value, value, reason)

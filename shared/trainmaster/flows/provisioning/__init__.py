@@ -1,0 +1,1 @@
+"""Helpers of the flow `provision`: make the VMs equal the stored state."""

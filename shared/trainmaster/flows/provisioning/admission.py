@@ -1,0 +1,100 @@
+"""Admission of queued jobs under the project's limits, in passes.
+
+    take the admission token (with all live jobs) ──► for each job that fits, in the order of the queue:
+            ▲                                             commit PREPARING with the token, and request its VMs
+            └── another pass admitted a job meanwhile ────────┘
+
+A pass reads the live jobs once, whatever the number of queued jobs. It runs when a job is submitted, when a job has
+ended, and with every sweep. A lease keeps passes from running side by side. A pass that finds the lease taken ends at
+once, because the running pass decides about all queued jobs, except those that were submitted after it had read them.
+The running pass therefore counts the live jobs at its end, and requests another pass if their number has changed.
+
+A job that must wait stays QUEUED, and its ledger entry stays pending. The entry of an admission is pending, too, until
+the job's VMs exist, because the request of the pass may find the lease taken by a delivery that has read the job as
+QUEUED. The commit of each admission has the previous admission as precondition, so two concurrent passes never admit
+two jobs to the same capacity.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from datetime import timedelta
+from typing import Final
+
+from trainmaster.core.events import ProvisioningStarted
+from trainmaster.core.model.job import Job
+from trainmaster.core.rules.admission_queue import admissible_jobs
+from trainmaster.errors import ConflictError
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.messaging import topics
+from trainmaster.messaging.internal_requests import encode_admission_pass
+from trainmaster.ports import AdmissionToken
+
+TRIES: Final = 5
+"""How often one pass takes the admission token again after a conflict. The next pass continues."""
+LEASE: Final = "admission queue"
+"""Name of the lease. A job's id has no spaces."""
+LEASE_S: Final = 120.0
+"""Longer than a pass over thousands of jobs. After the death of a pass, admission waits this long at most: less if the
+message that requested the pass is redelivered, because the same message takes the lease again."""
+
+_log = logging.getLogger(__name__)
+
+
+def request_pass(deps: Deps) -> None:
+    """Request a pass, because a job has ended or time has passed."""
+    if deps.limits:
+        deps.bus.publish(topics.PROVISION, encode_admission_pass(), {})
+
+
+def admit(job: Job, deps: Deps, message_id: str = "") -> bool:
+    """Run a pass for this queued job. Return whether it was admitted."""
+    return job.job_id in admit_all(deps, message_id)
+
+
+def admit_all(deps: Deps, message_id: str = "") -> frozenset[str]:
+    """Admit all jobs that fit, request their VMs, and return their ids.
+
+    `message_id` is the message that requested the pass. Its redelivery takes the lease again.
+    """
+    now = deps.clock()
+    lease = deps.store.take_lease(LEASE, now, now + timedelta(seconds=LEASE_S), message_id)
+    if lease is None:
+        return frozenset()
+    try:
+        admitted, live_count = _run_pass(deps)
+    finally:
+        deps.store.release_lease(lease)
+    if deps.store.count_live() != live_count:
+        request_pass(deps)
+    return admitted
+
+
+def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
+    """Return the ids of the admitted jobs, and how many live jobs the decisions were based on."""
+    admitted: set[str] = set()
+    live_count = 0
+    for retry in range(TRIES):
+        token = deps.store.admission_token()
+        live_count = len(token.jobs) + token.unreadable
+        try:
+            for job in admissible_jobs(token.jobs, deps.limits):
+                _admit_one(job, token, deps)
+                admitted.add(job.job_id)
+                token = deps.store.next_admission_token(token, job.job_id)
+        except ConflictError:
+            jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
+            deps.sleep(jitter * 0.1 * 2**retry)
+            continue
+        return frozenset(admitted), live_count
+    _log.warning("another pass admitted jobs in each of %d tries; the next pass continues", TRIES)
+    return frozenset(admitted), live_count
+
+
+def _admit_one(job: Job, token: AdmissionToken, deps: Deps) -> None:
+    """Admit the job. Raises ConflictError if another job, or this job by another pass, was admitted since the token was
+    taken."""
+    started = ProvisioningStarted(job.job_id, deps.clock(), is_admission=True)
+    if not record(started, deps, admission_token=token).is_new:
+        raise ConflictError(f"{job.job_id} was admitted by another pass")

@@ -1,0 +1,142 @@
+"""Execution of the steps that bring the observed VMs to the desired ones: calls to the fleet, or events to record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from trainmaster.core.events import (
+    CapacityErrorKind,
+    ChargeExplained,
+    CompletionOutdated,
+    IncarnationRef,
+    VmLost,
+    VmRef,
+    VmsNotCreated,
+    VmsQueued,
+)
+from trainmaster.core.model.gang import required_replicas
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.vm import Vm, VmStatus
+from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step
+from trainmaster.core.reconcile.zone_order import Stockout, machine_kind
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.ports import Created, Fleet, NotCreated, Pending
+
+
+def execute_step(
+    step: Step, job: Job, fleet: Fleet, metadata: Callable[[Create], dict[str, str]], deps: Deps, created: Counter[str]
+) -> None:
+    """Execute one step of the job. Every step may be repeated.
+
+    `metadata` returns the metadata of new VMs. `created` counts, by request key, the inserts that Compute Engine
+    answered with "created".
+    """
+    match step:
+        case Create():
+            _create_vms(step, job, fleet, metadata(step), deps, created)
+        case Delete():
+            fleet.delete(step.vm)
+        case Direct():
+            fleet.write_directive(step.vm, step.directive)
+        case Await():
+            pass
+        case ReportLoss():
+            _record_loss(step, job, deps)
+        case Reactivate():
+            _record_outdated_completion(step, job, deps)
+        case Refund():
+            _record_explained_charge(step, job, deps)
+        case _:
+            assert_never(step)
+
+
+def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
+    """Record once per placement round that the job waits in Cloud TPU's queue, which reports no position."""
+    for vm in vms:
+        group = job.plan.group(vm.replica_id.task_type)
+        queued = VmsQueued(
+            job_id=job.job_id,
+            attempt=job.attempt,
+            zone=vm.zone,
+            round=job.placement.round,
+            requested=f"1 x {machine_kind(group, spot=group.spot)} ({vm.replica_id.task_type})",
+            at=deps.clock(),
+        )
+        record(queued, deps)
+
+
+def _create_vms(
+    create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, created: Counter[str]
+) -> None:
+    outcome = fleet.create(job, create, metadata)
+    match outcome:
+        case Created():
+            created[create.request_key(job.job_id)] += 1
+        case Pending():
+            pass
+        case NotCreated():
+            _record_capacity_error(create, outcome, job, deps, required_present=_has_required_vms(job, fleet))
+        case _:
+            assert_never(outcome)
+
+
+def _has_required_vms(job: Job, fleet: Fleet) -> bool:
+    """Whether a job without a gang has VMs for all required replicas in its zone. They are listed again, because the
+    inserts of a round run side by side."""
+    if job.plan.gang:
+        return False
+    vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
+    present = {
+        vm.replica_id for vm in vms if vm.zone == job.zone and vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
+    }
+    return present.issuperset(required_replicas(job.plan))
+
+
+def _record_capacity_error(
+    create: Create, outcome: NotCreated, job: Job, deps: Deps, *, required_present: bool
+) -> None:
+    """Record why the VMs were not created, and remember a stockout for the zone order of later jobs."""
+    kind = machine_kind(create.group, spot=create.spot)
+    now = deps.clock()
+    if outcome.kind is CapacityErrorKind.STOCKOUT:
+        deps.store.note_stockout(Stockout(create.zone, kind, now))
+    not_created = VmsNotCreated(
+        job_id=job.job_id,
+        attempt=create.directive.attempt,
+        zone=create.zone,
+        round=create.round,
+        error_kind=outcome.kind,
+        code=outcome.code,
+        message=outcome.message,
+        at=now,
+        zones_available=outcome.zones_available,
+        requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
+        required_present=required_present,
+    )
+    record(not_created, deps)
+
+
+def _record_loss(step: ReportLoss, job: Job, deps: Deps) -> None:
+    vm = VmRef(step.name, step.vm.zone if step.vm else job.zone, step.vm.instance_id if step.vm else "")
+    subject = _subject(step.replica, vm, job.job_id)
+    record(VmLost(subject, step.at or deps.clock(), step.cause, job.placement.round), deps)
+
+
+def _record_outdated_completion(step: Reactivate, job: Job, deps: Deps) -> None:
+    vm = VmRef(step.name, job.zone, step.replica.instance_id or "")
+    subject = _subject(step.replica, vm, job.job_id)
+    record(CompletionOutdated(subject, deps.clock()), deps)
+
+
+def _record_explained_charge(step: Refund, job: Job, deps: Deps) -> None:
+    replica, cause = step.replica, step.cause.replica_id
+    record(
+        ChargeExplained(job.job_id, replica.attempt, replica.replica_id, step.incarnation, cause, deps.clock()), deps
+    )
+
+
+def _subject(replica: Replica, vm: VmRef, job_id: str) -> IncarnationRef:
+    return IncarnationRef(job_id, replica.attempt, replica.replica_id, replica.incarnation, replica.vm_generation, vm)

@@ -1,0 +1,23 @@
+"""What only the flow `provision` may use, beside the dependencies of every flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from trainmaster.flows.provisioning.orphans import OrphanTimes
+from trainmaster.ports import AddressBook, Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDeps:
+    """The ports and settings of the fleet."""
+
+    fleet: Fleet
+    addresses: AddressBook
+    project: str
+    agent_files: dict[str, str]
+    """Metadata entries that are the same for every VM: the address of the agent, and its scripts."""
+    run_all: Callable[[Sequence[Callable[[], None]]], None]
+    """Runs the steps of one round. Runs all of them to their end, and then raises the first error."""
+    orphan_times: OrphanTimes = field(default_factory=OrphanTimes)

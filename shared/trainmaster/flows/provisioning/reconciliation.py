@@ -1,0 +1,249 @@
+"""Make the VMs of a job equal what its stored state requires.
+
+    is the entry pending? ──► take the job's lease ──► [ load state, list VMs ──► plan ──► execute the steps ] ──► done
+      no: done before           held: its holder             ▲                                     │
+                                does this work               └─────────────────────────────────────┘
+
+A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run twice, late,
+concurrently, or stop halfway. It is done only when a state that was loaded after its last step needs no further step. A
+step that was planned on an outdated state is therefore corrected by the next round.
+
+The lease saves work: of many requests about one job, one lists and plans, and the others end after two reads. It is not
+needed for safety. A request that met the lease is not lost, because its ledger entry is pending: the holder looks for
+new pending entries after it has released the lease, and the sweep looks for them every minute. The holder is named by
+its message id: if its process dies, Pub/Sub redelivers the message, and the redelivery takes the lease again.
+
+A delivery that cannot finish is acknowledged, not refused: Pub/Sub slows a subscription down that answers with errors.
+If it made progress it publishes its request again; if it could only wait, the next sweep continues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from functools import partial
+from typing import Final
+
+from trainmaster.core.events import ProvisioningStarted
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.reconcile.plan import plan
+from trainmaster.core.reconcile.steps import Direct, Steps
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows.commit.history import expire_history
+from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
+from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning import admission
+from trainmaster.flows.provisioning.execute_steps import execute_step, record_queued_vms
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.flows.provisioning.heartbeats import find_silent
+from trainmaster.flows.provisioning.measurements import record_measurements
+from trainmaster.flows.provisioning.vm_metadata import vm_metadata
+from trainmaster.messaging import topics
+from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
+from trainmaster.ports import Lease, Loaded
+
+ROUNDS_MAX: Final = 8
+"""Rounds in one delivery."""
+DELIVERY_S: Final = 150.0
+"""No round and no step begins later in a delivery than this. It then ends well before its ack deadline of 300 s, even
+if Compute's rate limit refuses every step for half a minute."""
+STEPS_MAX: Final = 500
+"""Steps in one round. With 24 at a time, each at most the fleet's bounded time of a few seconds, about a minute."""
+REQUESTS_MAX: Final = 4
+"""How often a request is continued at once. After that, the sweep continues."""
+WAIT_MIN_S: Final = 0.25
+WAIT_MAX_S: Final = 4.0
+"""Bounds of the time between two rounds that wait for VMs, or only write directives. It doubles: the exits of a gang
+arrive over seconds, and are provisioned in a few batches."""
+LEASE_S: Final = 120.0
+"""Longer than a round. If the holder died and its message is not redelivered, the sweep provisions the job later."""
+
+_log = logging.getLogger(__name__)
+
+
+def reconcile(request: ProvisionRequest, fleet_deps: FleetDeps, deps: Deps, message_id: str) -> None:
+    """Take the job's lease and reconcile, unless the request is done or another delivery holds the lease.
+
+    `message_id` names the holder of the lease.
+    """
+    if request.entry_key is not None and not deps.store.is_pending(request.job_id, request.entry_key):
+        return
+    now = deps.clock()
+    expires_at = now + timedelta(seconds=LEASE_S)
+    lease = deps.store.take_lease(request.job_id, now, expires_at, message_id)
+    if lease is None:
+        _log.info("%s: another delivery provisions this job", request.job_id)
+        return
+    delivery = _Delivery(request, fleet_deps, deps, lease, now, expires_at)
+    try:
+        delivery.run()
+    except Exception:
+        delivery.release_quietly()
+        raise
+
+
+class _Next(Enum):
+    """The reaction to a round."""
+
+    ROUND = auto()  # another round
+    END = auto()  # the VMs equal the stored state
+    SWEEP = auto()  # only time can help: the next sweep continues
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """One delivery that holds the job's lease."""
+
+    request: ProvisionRequest
+    fleet_deps: FleetDeps
+    deps: Deps
+    lease: Lease
+    started_at: datetime
+    expires_at: datetime
+    """When the lease expires."""
+    created: Counter[str] = field(default_factory=Counter)
+    """Inserts that Compute answered with "created", by request key."""
+    waits: int = 0
+    """Rounds that were followed by a pause."""
+    has_progress: bool = False
+    """Whether any step but waiting was executed."""
+    has_read_heartbeats: bool = False
+
+    def run(self) -> None:
+        for _ in range(ROUNDS_MAX):
+            if not self._extend_lease():
+                return  # the lease expired, and another delivery has taken it
+            loaded = self._load()
+            job = loaded.state.job
+            if job.tuning is not None:  # it has no VMs, but its trials have
+                if self.request.entry_key is None:
+                    record_measurements(job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps)
+                self.deps.bus.publish(topics.TUNE, encode_tune(TuneRequest(job.job_id)), {})
+                self.deps.store.release_lease(self.lease)
+                return
+            if is_start_missed(loaded.state):
+                start_if_all_ready(job, self.deps)
+                loaded = self._load()
+            following = self._round(loaded)
+            if following is not _Next.ROUND and self._finish(loaded, is_done=following is _Next.END):
+                return
+            if self._is_late():
+                break
+        self._continue_later()
+
+    def release_quietly(self) -> None:
+        """Release the lease after an error. If that fails too, the lease expires."""
+        try:
+            self.deps.store.release_lease(self.lease)
+        except TemporaryError as error:
+            _log.warning("%s: the lease was not released: %s", self.request.job_id, error)
+
+    def _load(self) -> Loaded:
+        loaded = self.deps.store.load_attempt(self.request.job_id)
+        if loaded is None:
+            raise PermanentError(f"there is no job {self.request.job_id}")
+        return loaded
+
+    def _extend_lease(self) -> bool:
+        """Extend the lease if less than half of it is left. False: another delivery holds it."""
+        now = self.deps.clock()
+        if self.expires_at - now >= timedelta(seconds=LEASE_S / 2):
+            return True
+        self.expires_at = now + timedelta(seconds=LEASE_S)
+        lease = self.deps.store.extend_lease(self.lease, self.expires_at)
+        self.lease = lease or self.lease
+        return lease is not None
+
+    def _round(self, loaded: Loaded) -> _Next:
+        state, job, fleet_deps = loaded.state, loaded.state.job, self.fleet_deps
+        fleet = fleet_deps.fleet
+        if job.state is JobState.QUEUED and not self._admit(job):
+            return _Next.SWEEP
+        vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
+        steps = plan(state, vms, self.deps.clock(), self.created)
+        if steps.is_done and self.request.entry_key is None and not self.has_read_heartbeats:
+            self.has_read_heartbeats = True  # once, if the sweep requested this delivery
+            steps = Steps(find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock()))
+        if steps.is_done:
+            # Beside VMs, an ended job may have placement policies. Their deletion may take longer than this delivery.
+            is_released = not job.state.is_terminal or fleet.release(job)
+            return _Next.END if is_released else _Next.SWEEP
+        if steps.waits_for_backoff:
+            return _Next.SWEEP
+        if steps.queued_vms:  # Cloud TPU's queue may take days
+            record_queued_vms(steps.queued_vms, job, self.deps)
+            return _Next.SWEEP
+        if not steps.waits:
+            self._execute(steps, job)
+        if steps.waits or all(isinstance(step, Direct) for step in steps.steps):
+            self.deps.sleep(min(WAIT_MIN_S * 2**self.waits, WAIT_MAX_S))
+            self.waits += 1
+        return _Next.ROUND
+
+    def _admit(self, job: Job) -> bool:
+        """Return whether the job may request VMs."""
+        if not self.deps.limits:
+            record(ProvisioningStarted(job.job_id, self.deps.clock()), self.deps)
+            return True
+        return admission.admit(job, self.deps, self.lease.holder)
+
+    def _execute(self, steps: Steps, job: Job) -> None:
+        self.has_progress = True
+        deps, fleet_deps = self.deps, self.fleet_deps
+        metadata = partial(
+            vm_metadata,
+            job,
+            project=fleet_deps.project,
+            address_book=fleet_deps.addresses,
+            agent_files=fleet_deps.agent_files,
+        )
+        fleet_deps.run_all(
+            [
+                partial(
+                    self._execute_in_time,
+                    partial(execute_step, step, job, fleet_deps.fleet, metadata, deps, self.created),
+                )
+                for step in steps.steps[:STEPS_MAX]
+            ]
+        )
+
+    def _execute_in_time(self, step: Callable[[], None]) -> None:
+        """Execute a step unless the delivery has taken too long. The next delivery executes the others."""
+        if not self._is_late():
+            step()
+
+    def _is_late(self) -> bool:
+        return self.deps.clock() - self.started_at >= timedelta(seconds=DELIVERY_S)
+
+    def _finish(self, loaded: Loaded, *, is_done: bool) -> bool:
+        """Confirm the effects of the ledger entries if nothing is left to do, and release the lease.
+
+        The state contains the changes of all entries that were committed before it was read. False: there is a later
+        entry, so another round is needed.
+        """
+        store, job = self.deps.store, loaded.state.job
+        pending = store.pending_entries(loaded)
+        if pending.later:
+            return False
+        keys = pending.included
+        if is_done and keys:
+            expire_history(job, store)
+            store.mark_done(job.job_id, keys, self.deps.clock())
+        store.release_lease(self.lease)
+        if late := sorted(set(store.pending_keys(job.job_id)) - set(keys)):
+            self._publish(ProvisionRequest(job.job_id, late[0]))  # their own requests may have met the lease
+        if is_done and job.state.is_terminal:
+            admission.request_pass(self.deps)
+        return True
+
+    def _continue_later(self) -> None:
+        self.deps.store.release_lease(self.lease)
+        if self.has_progress and self.request.number < REQUESTS_MAX:
+            self._publish(replace(self.request, number=self.request.number + 1))
+
+    def _publish(self, request: ProvisionRequest) -> None:
+        self.deps.bus.publish(topics.PROVISION, encode_provision(request), {})

@@ -1,0 +1,1 @@
+"""Adapters that only commands and clients use: no function contains them."""

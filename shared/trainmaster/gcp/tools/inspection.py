@@ -1,0 +1,233 @@
+"""An installation as Google Cloud shows it to `trainmaster doctor`. Everything is read, nothing is changed.
+
+It uses no client libraries: it reads little from eight services, and half of the libraries are not needed elsewhere.
+Methods return the resources as values (`gcp.inspected_resources`); `cli.doctor` judges whether they are right.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.requests import Request
+
+from trainmaster.errors import TemporaryError
+from trainmaster.gcp import clients
+from trainmaster.gcp.errors import NO_CONNECTION
+from trainmaster.gcp.project_access import ProjectAccess
+from trainmaster.gcp.rest_api import Json, RestApi
+from trainmaster.gcp.tools.inspected_resources import DeployedFunction, Notification, Quota, Subscription
+from trainmaster.gcp.tools.policies import Policy, read_policy
+from trainmaster.ports import CallersProjectError, UnknownTokenError
+
+TIMEOUT_S: Final = 20.0
+
+
+class InspectionError(Exception):
+    """Google answered with an error. `status` is the HTTP status, or 0 if no response arrived."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}" if status else message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Base addresses. Empty: Google's own, the only ones that are sent credentials."""
+
+    pubsub: str = ""
+    firestore: str = ""
+    storage: str = ""
+    compute: str = ""
+    projects: str = ""
+    """Cloud Resource Manager."""
+    accounts: str = ""
+    """IAM."""
+    policies: str = ""
+    """Organization Policy."""
+    functions: str = ""
+
+
+GOOGLE: Final = Endpoints(
+    pubsub="https://pubsub.googleapis.com",
+    firestore="https://firestore.googleapis.com",
+    storage="https://storage.googleapis.com",
+    compute="https://compute.googleapis.com",
+    projects="https://cloudresourcemanager.googleapis.com",
+    accounts="https://iam.googleapis.com",
+    policies="https://orgpolicy.googleapis.com",
+    functions="https://cloudfunctions.googleapis.com",
+)
+
+
+class Inspection:
+    """Reads of one installation. Every method raises InspectionError if it gets no answer."""
+
+    def __init__(self, project: str, endpoints: Endpoints, access: ProjectAccess) -> None:
+        self.project = project
+        self.endpoints = endpoints
+        self._access = access
+
+    def google_time(self) -> datetime:
+        """Return the clock of Google's server, to the second. Sends no token: a wrong clock may prevent getting one."""
+        base = self.endpoints.projects or GOOGLE.projects
+        try:
+            response = Request()(f"{base}/v1/projects/{self.project}", timeout=TIMEOUT_S)
+        except NO_CONNECTION as error:
+            raise InspectionError(0, f"{base} does not answer: {error}") from None
+        try:
+            return parsedate_to_datetime(response.headers["Date"])
+        except (KeyError, ValueError):
+            raise InspectionError(response.status, "the response has no date") from None
+
+    def permissions(self, permissions: Sequence[str]) -> frozenset[str]:
+        try:
+            return self._access.granted_permissions(self._token, permissions)
+        except UnknownTokenError:
+            raise InspectionError(HTTPStatus.UNAUTHORIZED, "your credentials are invalid or expired") from None
+        except (CallersProjectError, TemporaryError) as error:
+            raise InspectionError(0, str(error)) from None
+
+    def read_state(self) -> None:
+        """Raise InspectionError if the caller cannot read documents."""
+        self._call("firestore", f"/v1/projects/{self.project}/databases/(default)/documents/jobs?pageSize=1")
+
+    def has_topic(self, name: str) -> bool:
+        return self._pubsub(f"topics/{name}") is not None
+
+    def schema(self, topic: str) -> str:
+        """Return the full name of the topic's schema. Empty: it has none."""
+        resource = self._pubsub(f"topics/{topic}") or {}
+        return str(resource.get("schemaSettings", {}).get("schema", ""))
+
+    def schema_problem(self, schema: str, message: bytes) -> str:
+        """Return why Pub/Sub would reject such a message. Empty: it would accept it. Nothing is published."""
+        body = {"name": schema, "message": base64.b64encode(message).decode(), "encoding": "JSON"}
+        try:
+            self._call("pubsub", f"/v1/projects/{self.project}/schemas:validateMessage", body)
+        except InspectionError as error:
+            if error.status == HTTPStatus.BAD_REQUEST:
+                return str(error)
+            raise
+        return ""
+
+    def subscription(self, name: str) -> Subscription | None:
+        """Return the subscription; None if it does not exist."""
+        resource = self._pubsub(f"subscriptions/{name}")
+        if resource is None:
+            return None
+        dead_letter = resource.get("deadLetterPolicy", {})
+        return Subscription(
+            topic=_short(resource["topic"]),
+            endpoint=resource.get("pushConfig", {}).get("pushEndpoint", ""),
+            ack_deadline_s=resource.get("ackDeadlineSeconds", 10),  # Source: Pub/Sub's default
+            has_retry_policy="retryPolicy" in resource,
+            dead_letter=_short(dead_letter.get("deadLetterTopic", "")),
+            attempts_max=dead_letter.get("maxDeliveryAttempts", 0),
+            # Source: Subscription.expiration_policy: unset is 31 days; set without a ttl is never.
+            expires=bool(resource.get("expirationPolicy", {"ttl": "2678400s"}).get("ttl")),
+        )
+
+    def has_bucket(self, bucket: str) -> bool:
+        return self._find("storage", f"/storage/v1/b/{quote(bucket, safe='')}?fields=name") is not None
+
+    def notifications(self, bucket: str) -> tuple[Notification, ...]:
+        answer = self._call("storage", f"/storage/v1/b/{quote(bucket, safe='')}/notificationConfigs")
+        return tuple(
+            Notification(_short(item["topic"]), tuple(item.get("event_types", ())), item.get("object_name_prefix", ""))
+            for item in answer.get("items", ())
+        )
+
+    def reach_compute(self) -> None:
+        """Raise InspectionError if Compute Engine cannot be used."""
+        self._call("compute", f"/compute/v1/projects/{self.project}/zones?maxResults=1")
+
+    def quotas(self, region: str) -> tuple[Quota, ...] | None:
+        """Return the quotas of the region; None if it does not exist."""
+        resource = self._find("compute", f"/compute/v1/projects/{self.project}/regions/{region}")
+        if resource is None:
+            return None
+        return _quotas_of(resource)
+
+    def project_quotas(self) -> tuple[Quota, ...]:
+        """Return the quotas that count all regions together."""
+        return _quotas_of(self._find("compute", f"/compute/v1/projects/{self.project}") or {})
+
+    def policy(self, constraint: str) -> Policy:
+        """Return the effective policy of a constraint such as `gcp.resourceLocations`."""
+        path = f"/v2/projects/{self.project}/policies/{constraint}:getEffectivePolicy"
+        return read_policy(self._find("policies", path) or {})
+
+    def functions(self) -> tuple[DeployedFunction, ...]:
+        """Return the functions of all regions."""
+        answer = self._call("functions", f"/v2/projects/{self.project}/locations/-/functions?pageSize=1000")
+        return tuple(
+            DeployedFunction(
+                _short(item["name"]),
+                item.get("state", "UNKNOWN"),
+                next((str(message.get("message", "")) for message in item.get("stateMessages", ())), ""),
+                item.get("url", ""),
+            )
+            for item in answer.get("functions", ())
+        )
+
+    def status_without_token(self, url: str) -> int:
+        """Return the HTTP status of a GET that sends no credentials."""
+        try:
+            return int(Request()(url, timeout=TIMEOUT_S).status)
+        except NO_CONNECTION as error:
+            raise InspectionError(0, f"{url} does not answer: {error}") from None
+
+    def has_account(self, email: str) -> bool:
+        return self._find("accounts", f"/v1/projects/{self.project}/serviceAccounts/{email}") is not None
+
+    def _pubsub(self, path: str) -> Json | None:
+        return self._find("pubsub", f"/v1/projects/{self.project}/{path}")
+
+    def _find(self, service: str, path: str) -> Json | None:
+        """Return the resource. None: it does not exist."""
+        try:
+            return self._call(service, path)
+        except InspectionError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    def _call(self, service: str, path: str, body: Json | None = None) -> Json:
+        """Get the resource, or post the body. `service` is a field of Endpoints."""
+        emulator: str = getattr(self.endpoints, service)
+        google: str = getattr(GOOGLE, service)
+        api = RestApi(google, emulator, TIMEOUT_S, "" if emulator else self._token)
+        try:
+            return api.call("GET" if body is None else "POST", path, body)
+        except exceptions.GoogleAPICallError as error:
+            raise InspectionError(int(error.code or 0), str(error.message)) from None
+        except NO_CONNECTION as error:
+            raise InspectionError(0, f"{api.base} does not answer: {error}") from None
+        finally:
+            api.close()
+
+    @cached_property
+    def _token(self) -> str:
+        try:
+            return clients.caller_token(self.project)
+        except GoogleAuthError as error:
+            raise InspectionError(HTTPStatus.UNAUTHORIZED, str(error)) from None
+
+
+def _quotas_of(resource: Json) -> tuple[Quota, ...]:
+    return tuple(Quota(item["metric"], item["usage"], item["limit"]) for item in resource.get("quotas", ()))
+
+
+def _short(name: str) -> str:
+    """`//pubsub.googleapis.com/projects/P/topics/T` and the like → `T`."""
+    return name.rpartition("/")[2]

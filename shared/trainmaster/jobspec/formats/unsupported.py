@@ -1,0 +1,128 @@
+"""Features of the services that Trainmaster does not have. A job that requests one is refused, with the field's name.
+
+The check works on the typed job, so that an absent value as the services define it (an unspecified enum, a zero) does
+not count as a request. To support a feature, delete its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from trainmaster.jobspec.formats.base_model import WireModel
+from trainmaster.jobspec.formats.vertex_pipeline import CUSTOM_TASK
+from trainmaster.jobspec.problems import FieldPath, Problems
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedFeature:
+    """A feature that Trainmaster does not have, and the fields that request it."""
+
+    path: str
+    """Glob pattern over canonical paths."""
+    feature: str
+    instead: str
+    """What to do instead."""
+    example: str
+    is_requested: Callable[[object], bool] = bool
+    """Whether a value of the field requests the feature."""
+
+
+_LEAVE_OUT: Final = "leave it out"
+_POOL: Final = "jobSpec.workerPoolSpecs.*"
+_PARAMETERS: Final = "studySpec.parameters.*"
+_AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity.reservationAffinityType"
+
+UNSUPPORTED_FEATURES: Final = (
+    UnsupportedFeature(
+        "trainingTaskDefinition",
+        "another task than custom training",
+        "use a job of the SDK whose name begins with Custom",
+        f'trainingTaskDefinition: "{CUSTOM_TASK}"',
+        lambda value: value not in (None, CUSTOM_TASK),
+    ),
+    UnsupportedFeature(
+        "inputDataConfig", "a managed data set", "pass its location in Cloud Storage as an argument", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "modelToUpload",
+        "the upload of a model",
+        "leave out model_serving_container_image_uri, and read the model below AIP_MODEL_DIR",
+        _LEAVE_OUT,
+    ),
+    UnsupportedFeature("modelId", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT),
+    UnsupportedFeature("parentModel", "the upload of a model", "save it below AIP_MODEL_DIR", _LEAVE_OUT),
+    UnsupportedFeature(
+        f"{_PARAMETERS}.conditionalParameterSpecs", "conditional parameters", "list all parameters", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "studySpec.metrics.*.safetyConfig", "a safety metric", "trials are compared by one metric", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "studySpec.studyStoppingConfig", "automatic stopping of the study", "set maxTrialCount", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "*.enableWebAccess",
+        "an interactive shell in the browser",
+        "open a shell with trainmaster ssh while the job runs",
+        "enableWebAccess: false",
+    ),
+    UnsupportedFeature(
+        "*.enableDashboardAccess", "a dashboard", "write what it needs to the job directory", _LEAVE_OUT
+    ),
+    UnsupportedFeature(
+        "jobSpec.persistentResourceId", "a persistent resource", "every job gets its own VMs", _LEAVE_OUT
+    ),
+    UnsupportedFeature("jobSpec.reservedIpRanges", "reserved IP ranges", "VMs use those of the network", _LEAVE_OUT),
+    UnsupportedFeature("jobSpec.pscInterfaceConfig", "a Private Service Connect interface", "set network", _LEAVE_OUT),
+    UnsupportedFeature(
+        "jobSpec.tensorboard",
+        "a managed TensorBoard",
+        "leave it out, and start one with trainmaster tensorboard",
+        'baseOutputDirectory: {outputUriPrefix: "gs://my-bucket/digits"}',
+    ),
+    UnsupportedFeature("jobSpec.experiment*", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
+    UnsupportedFeature("jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT),
+    UnsupportedFeature(
+        "jobSpec.protectedArtifactLocationId", "protected artifacts", "write to Cloud Storage", _LEAVE_OUT
+    ),
+    UnsupportedFeature(f"{_POOL}.nfsMounts", "an NFS mount", "read from Cloud Storage", _LEAVE_OUT),
+    UnsupportedFeature(f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT),
+    UnsupportedFeature(f"{_POOL}.machineSpec.gpuPartitionSize", "a part of a GPU", "request a smaller GPU", _LEAVE_OUT),
+    UnsupportedFeature(
+        _AFFINITY,
+        "a reservation for one pool",
+        "set one for the whole job",
+        'trainmaster: {reservation: "my-reservation"}',
+        lambda value: value not in (None, "ANY_RESERVATION"),
+    ),
+)
+
+UNSUPPORTED_DOCUMENTS: Final = {
+    "predictionInput": ("batch prediction", 'trainingInput: {region: "us-central1"}'),
+}
+"""Top-level name that identifies another kind of document → (its feature, example)."""
+
+
+def check_supported(job: WireModel, problems: Problems) -> None:
+    dumped = job.model_dump(by_alias=True, exclude_none=True)
+    for path, value in _walk(dumped, ()):
+        dotted = ".".join(map(str, path))
+        for row in UNSUPPORTED_FEATURES:
+            if fnmatchcase(dotted, row.path) and row.is_requested(value):
+                problem = f"requests {row.feature}; this is not supported: {row.instead}"
+                problems.add_text(path, problem, row.example)
+
+
+def _walk(value: Mapping[str, object], path: FieldPath) -> Iterator[tuple[FieldPath, object]]:
+    """Yield every field of a dumped model with its canonical path."""
+    for name, item in value.items():
+        yield (*path, name), item
+        if isinstance(item, Mapping):
+            yield from _walk(item, (*path, name))
+        elif isinstance(item, tuple):
+            for index, entry in enumerate(item):
+                if isinstance(entry, Mapping):
+                    yield from _walk(entry, (*path, name, index))
