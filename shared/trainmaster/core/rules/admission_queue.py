@@ -25,7 +25,11 @@ Limits = Mapping[str, int]
 """Resource, and how much of it all jobs together may use."""
 
 _WITH_BUILT_IN_GPUS: Final = re.compile(r"(?P<series>a2|a3|a4)-(?P<kind>[a-z]+)-(?P<count>\d+)g")
-_VCPUS_PER_GPU: Final = {"a2-megagpu": 6, "a3-highgpu": 26, "a3-megagpu": 26, "a3-ultragpu": 28, "a4-highgpu": 28}
+_VCPUS_PER_GPU: Final = {
+    "a2-megagpu": 6,
+    **dict.fromkeys(("a3-highgpu", "a3-megagpu", "a3-edgegpu"), 26),
+    **dict.fromkeys(("a3-ultragpu", "a4-highgpu"), 28),
+}
 _VCPUS_PER_GPU_DEFAULT: Final = 12
 """vCPUs per GPU of a2-highgpu and a2-ultragpu. Source: Compute Engine "GPU machine types"."""
 _CUSTOM: Final = re.compile(r"-custom-(\d+)-")
