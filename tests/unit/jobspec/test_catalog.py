@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from trainmaster.api import enum_numbers
 from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
@@ -42,6 +43,12 @@ def test_legacy_machine_is_a_valid_compute_machine(name: str) -> None:
     assert find_machine_type(machine.machine_type)
     if machine.gpu is not None:
         assert machine.gpu.count in valid_gpu_counts(machine.gpu.type, machine.machine_type)
+
+
+def test_every_gpu_has_a_number_in_the_enum_of_vertex_ai() -> None:
+    """Google's generated clients send numbers."""
+    numbers = enum_numbers.NAMES["acceleratorType"].values()
+    assert set(GPU_NAMES) <= set(numbers), "compare api/enum_numbers.py with accelerator_type.proto"
 
 
 def test_every_gpu_has_a_compute_engine_name() -> None:

@@ -57,7 +57,8 @@ def test_page_names_every_field(model: type[WireModel]) -> None:
 )
 def test_page_has_every_name_of_the_tables(names: tuple[str, ...]) -> None:
     text = expanded(PAGE)
-    assert not {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
+    missing = {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
+    assert not missing, "add them to docs/job-format.md"
 
 
 def test_page_names_reserved_variables() -> None:

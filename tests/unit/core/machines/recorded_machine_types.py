@@ -1,4 +1,5 @@
-"""Machine types as `machineTypes.list` of Compute Engine answers: name, guest_cpus, memory_mb, type and number of GPUs.
+"""Machine types as `machineTypes.list` of Compute Engine answers: name, guest_cpus, memory_mb, type and number of GPUs,
+and the number of bundled local SSDs, of which each has 375 GiB.
 
 Sources. LISTED: an answer that Google recorded in the tests of its own client (GoogleCloudPlatform/deploystack,
 `MachineTypeList` of February 2023); it has no accelerators, those of a2 are in the names. NEWER: the machine types of
@@ -59,12 +60,15 @@ g4-standard-48 48 184320 nvidia-rtx-pro-6000 1
 g4-standard-96 96 368640 nvidia-rtx-pro-6000 2
 g4-standard-192 192 737280 nvidia-rtx-pro-6000 4
 g4-standard-384 384 1474560 nvidia-rtx-pro-6000 8
-a3-highgpu-2g 52 479232 nvidia-h100-80gb 2
-a3-highgpu-4g 104 958464 nvidia-h100-80gb 4
-a3-highgpu-8g 208 1916928 nvidia-h100-80gb 8
-a3-edgegpu-8g 208 1916928 nvidia-h100-80gb 8
-a3-megagpu-8g 208 1916928 nvidia-h100-mega-80gb 8
-a4-highgpu-8g 224 4063232 nvidia-b200 8
+a2-ultragpu-1g 12 174080 nvidia-a100-80gb 1 1
+a2-ultragpu-2g 24 348160 nvidia-a100-80gb 2 2
+a3-ultragpu-8g 224 3022848 nvidia-h200-141gb 8 32
+a3-highgpu-2g 52 479232 nvidia-h100-80gb 2 4
+a3-highgpu-4g 104 958464 nvidia-h100-80gb 4 8
+a3-highgpu-8g 208 1916928 nvidia-h100-80gb 8 16
+a3-edgegpu-8g 208 1916928 nvidia-h100-80gb 8 16
+a3-megagpu-8g 208 1916928 nvidia-h100-mega-80gb 8 16
+a4-highgpu-8g 224 4063232 nvidia-b200 8 32
 h4d-standard-192 192 737280
 h4d-highmem-192 192 1523712
 c4d-highcpu-2 2 3072

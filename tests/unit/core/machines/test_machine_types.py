@@ -21,13 +21,24 @@ EMULATOR: Final = Catalog(Links("http://localhost/compute/v1", "my-project"))
 EMULATED: Final = {item["name"]: item for item in EMULATOR.machine_types(ZONE)}
 
 
+LOCAL_SSD_GIB: Final = 375
+RECORDED: Final = [line for lines in (LISTED, NEWER) for line in lines.splitlines() if line]
+
+
 def recorded(line: str) -> compute_v1.MachineType:
-    name, cpus, memory_mb, *gpu = line.split()
+    name, cpus, memory_mb, *rest = line.split()
+    gpu, ssds = rest[:2], int(rest[2]) if len(rest) > 2 else 0
     accelerators = [{"guest_accelerator_type": gpu[0], "guest_accelerator_count": int(gpu[1])}] if gpu else []
-    return compute_v1.MachineType(name=name, guest_cpus=int(cpus), memory_mb=int(memory_mb), accelerators=accelerators)
+    return compute_v1.MachineType(
+        name=name,
+        guest_cpus=int(cpus),
+        memory_mb=int(memory_mb),
+        accelerators=accelerators,
+        bundled_local_ssds={"partition_count": ssds},
+    )
 
 
-@pytest.mark.parametrize("line", [*LISTED.split("\n")[1:-1], *NEWER.split("\n")[1:-1]])
+@pytest.mark.parametrize("line", RECORDED)
 def test_machine_type_has_the_figures_of_the_recorded_answer(line: str) -> None:
     expected = recorded(line)
 
@@ -37,6 +48,7 @@ def test_machine_type_has_the_figures_of_the_recorded_answer(line: str) -> None:
     assert machine.vcpus == expected.guest_cpus
     assert machine.memory_gib is not None
     assert round(machine.memory_gib * 1024) == expected.memory_mb
+    assert machine.local_ssd_gib == LOCAL_SSD_GIB * expected.bundled_local_ssds.partition_count
     gpus = [(gpu.guest_accelerator_type, gpu.guest_accelerator_count) for gpu in expected.accelerators]
     assert gpus == ([(machine.gpu.type, machine.gpu.count)] if machine.gpu else [])
 
@@ -64,8 +76,15 @@ def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(name: 
 
 
 def test_every_gpu_of_the_table_is_in_the_emulator() -> None:
-    assert set(GPUS) == set(ACCELERATOR_TYPES)
+    assert set(GPUS) == set(ACCELERATOR_TYPES), "compare emulators/trainmaster_emulators/compute/catalog.py"
     assert {family.gpu for family in FAMILIES if family.gpu} <= set(GPUS)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.gpu], ids=lambda family: family.name)
+def test_family_with_gpus_has_a_recorded_machine_type(family: Family) -> None:
+    name = next(name for name, machine in MACHINE_TYPES.items() if machine.family == family)
+    is_recorded = any(line.startswith(f"{family.name}-") for line in RECORDED)
+    assert is_recorded, f"add a line of {name} to tests/unit/core/machines/recorded_machine_types.py, with its source"
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family.gpu], ids=lambda family: family.name)
