@@ -52,8 +52,15 @@ _FAMILIES: Final[Mapping[str, tuple[float, tuple[int, ...]]]] = {
     "c4d-standard": (3968, (2, 4, 8, 16, 32, 48, 64, 96, 192, 384)),
     "c4d-highcpu": (1920, (2, 4, 8, 16, 32, 48, 64, 96, 192, 384)),
     "m3-ultramem": (31232, (32, 64, 128)),
+    "h4d-standard": (3840, (192,)),
+    "h4d-highmem": (7936, (192,)),
     "t2d-standard": (4096, (1, 2, 4, 8, 16, 32, 48, 60)),
 }
+
+_WHOLE_GIB: Final = ("c4-", "c4d-")
+"""Series whose memory is rounded down to whole GiB."""
+_EXCEPTIONS: Final[Mapping[str, int]] = {"n2-highmem-128": 884736}
+"""Machine types with another memory than the rule of their family says, in MiB."""
 
 # Machine types with built-in accelerators: (vCPUs, memory in MiB, accelerator type, count)
 _ACCELERATED: Final[Mapping[str, tuple[int, int, str, int]]] = {
@@ -95,6 +102,7 @@ _DISKS: Final[Mapping[str, tuple[str, ...]]] = {
     "n4d": ("hyperdisk-balanced",),
     "c4": ("hyperdisk-balanced",),
     "c4d": ("hyperdisk-balanced",),
+    "h4d": ("hyperdisk-balanced",),
     "a4": ("hyperdisk-balanced",),
     "g4": ("hyperdisk-balanced",),
     "a3-ultragpu": ("hyperdisk-balanced",),
@@ -195,7 +203,9 @@ class Catalog:
             cpus, memory_mb, accelerator, count = _ACCELERATED[name]
             accelerators = [{"guestAcceleratorType": accelerator, "guestAcceleratorCount": count}]
         elif family in _FAMILIES and size.isdigit() and int(size) in _FAMILIES[family][1]:
-            cpus, memory_mb = int(size), int(_FAMILIES[family][0] * int(size))
+            cpus, memory_mb = int(size), _EXCEPTIONS.get(name) or round(_FAMILIES[family][0] * int(size))
+            if name.startswith(_WHOLE_GIB):
+                memory_mb -= memory_mb % 1024
         elif custom := _CUSTOM.fullmatch(name):
             cpus, memory_mb = int(custom[1]), int(custom[2])
         else:

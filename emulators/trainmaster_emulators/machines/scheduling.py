@@ -17,7 +17,7 @@ NOTICES_S: Final = (0, 120)
 STANDARD: Final = "STANDARD"
 SPOT: Final = "SPOT"
 RESERVATION_BOUND: Final = "RESERVATION_BOUND"
-_MODELS: Final = {
+MODELS: Final = {
     **dict.fromkeys(("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"), (SPOT,)),
     **dict.fromkeys(("a3-ultragpu-8g", "a4-highgpu-8g"), (SPOT, RESERVATION_BOUND)),
 }
@@ -72,7 +72,7 @@ def parse_scheduling(body: Json, machine_type: str, *, has_gpus: bool, run_s_min
     if model not in (STANDARD, SPOT, RESERVATION_BOUND):
         why = "Must be STANDARD, SPOT or RESERVATION_BOUND."
         raise invalid("resource.scheduling.provisioningModel", model, why)
-    if model not in _MODELS.get(machine_type, (STANDARD, SPOT, RESERVATION_BOUND)):
+    if model not in MODELS.get(machine_type, (STANDARD, SPOT, RESERVATION_BOUND)):
         why = f"Machine type {machine_type} cannot be created with this provisioning model."
         raise invalid("resource.scheduling.provisioningModel", model, why)
     if maintenance not in ("MIGRATE", "TERMINATE"):

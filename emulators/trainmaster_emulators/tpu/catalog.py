@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trainmaster.jobspec.catalog.tpu_types import GENERATIONS, Generation, zones_of
+from trainmaster.core.machines.tpus import GENERATIONS, Generation, zones_of
 from trainmaster_emulators.tpu.api_errors import Json, TpuError, bad_request, no_such_location, no_such_type
 
 RUNTIME_VERSIONS: Final = (

@@ -21,6 +21,7 @@ from trainmaster.cli import (
     job_schema,
     jobs,
     logs,
+    machines,
     orphans,
     prices,
     runtimes,
@@ -115,6 +116,7 @@ app.command()(why.replay)
 app.command()(ssh.ssh)
 app.command()(tensorboard.tensorboard)
 app.command()(orphans.orphans)
+app.command()(machines.machines)
 app.command()(runtimes.runtimes)
 app.command()(console.console)
 app.command()(doctor.doctor)

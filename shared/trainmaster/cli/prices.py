@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Annotated, Final
 
 import typer
@@ -11,13 +10,12 @@ import typer
 from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
-from trainmaster.core.model.plan import Accelerator
-from trainmaster.cost.machine_price import sum_of_parts, vm_parts
+from trainmaster.core.machines.machine_types import MACHINE_TYPES
+from trainmaster.cost.machine_price import list_price
 from trainmaster.cost.price_list import PriceList, make_price_file, write_price_list
 from trainmaster.cost.sku import Unknown
-from trainmaster.cost.sku_resources import HOUR, RESOURCES, Pricing, Resource
+from trainmaster.cost.sku_resources import Pricing
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_NAMES, N1_MACHINES
 from trainmaster.presentation.cost_view import money_words
 
 app = typer.Typer(help="Fetch Google's list prices, and show what machines cost.", no_args_is_help=True)
@@ -86,26 +84,16 @@ def list_prices(
 
 def _names(prices: PriceList, region: str) -> list[str]:
     """Return the machine types and accelerators that have a price in the region."""
-    machines = [name for name in (*N1_MACHINES, *BUILT_IN_GPUS) if _row(name, region, prices)["onDemand"]]
+    machines = [name for name in MACHINE_TYPES if _row(name, region, prices)["onDemand"]]
     accelerators = {name for name, place, _ in prices.prices if place == region and " " not in name}
     return [*machines, *sorted(name for name in accelerators if not name.startswith(("pd-", "local-")))]
 
 
 def _row(name: str, region: str, prices: PriceList) -> dict[str, str]:
-    found = {pricing: _price(name, region, prices, pricing) for pricing in Pricing}
+    found = {pricing: list_price(name, region, prices, pricing) for pricing in Pricing}
     note = next((price.reason for price in found.values() if isinstance(price, Unknown)), "")
     words = {
         pricing: "" if isinstance(price, Unknown) else money_words(price, prices.currency, digits=4)
         for pricing, price in found.items()
     }
     return {"machine": name, "onDemand": words[Pricing.ON_DEMAND], "spot": words[Pricing.SPOT], "note": note}
-
-
-def _price(name: str, region: str, prices: PriceList, pricing: Pricing) -> Decimal | Unknown:
-    accelerator = Resource(name, HOUR)
-    if accelerator in RESOURCES:
-        return prices.price(accelerator, region, pricing)
-    built_in = BUILT_IN_GPUS.get(name)
-    gpu = Accelerator(GPU_NAMES[built_in.type], built_in.count) if built_in else None
-    parts = vm_parts(name, gpu, pricing)
-    return parts if isinstance(parts, Unknown) else sum_of_parts(parts, region, prices)

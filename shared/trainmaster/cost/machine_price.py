@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
+from trainmaster.core.machines.machine_types import find_machine_type
+from trainmaster.core.machines.tpus import TPU_VMS, Generation, generation_of
 from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu
 from trainmaster.core.reconcile.machine_families import boot_disk_type
-from trainmaster.cost.machine_shapes import shape_of
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.cost.sku_resources import GIB_HOUR, GIB_MONTH, HOUR, RESOURCES, Pricing, Resource
-from trainmaster.jobspec.catalog.tpu_types import GENERATIONS
 
 HOURS_PER_MONTH: Final = 730
 """As in Google's pricing pages: prices per GiB month are charged per second, as 1/730 of a month per hour."""
@@ -38,13 +38,22 @@ def sum_of_parts(parts: Iterable[Part], region: str, prices: PriceList) -> Decim
     return total
 
 
+def list_price(name: str, region: str, prices: PriceList, pricing: Pricing) -> Decimal | Unknown:
+    """Return the price per hour of a machine type without its boot disk, of a TPU VM, or of one GPU or TPU chip."""
+    if Resource(name, HOUR) in RESOURCES:
+        return prices.price(Resource(name, HOUR), region, pricing)
+    tpu = TPU_VMS.get(name)
+    parts = _chips(tpu.generation_table, Decimal(tpu.chips), pricing) if tpu else vm_parts(name, None, pricing)
+    return parts if isinstance(parts, Unknown) else sum_of_parts(parts, region, prices)
+
+
 def machine_parts(plan: Plan, group: TaskGroup, *, is_spot: bool) -> tuple[Part, ...] | Unknown:
     """Return what one machine of the role consists of."""
     if plan.reservation is not None:
         return Unknown(f"the job uses the reservation {plan.reservation}, which is paid for whether or not it is used")
     pricing = Pricing.SPOT if is_spot else Pricing.ON_DEMAND
     if group.tpu is not None:
-        return _chips(group.tpu, pricing)
+        return _parts_of_slice(group.tpu, pricing)
     parts = vm_parts(group.machine_type, group.accelerator, pricing)
     if isinstance(parts, Unknown):
         return parts
@@ -55,16 +64,17 @@ def machine_parts(plan: Plan, group: TaskGroup, *, is_spot: bool) -> tuple[Part,
 
 
 def vm_parts(machine_type: str, accelerator: Accelerator | None, pricing: Pricing) -> tuple[Part, ...] | Unknown:
-    """Return what a VM consists of, without its boot disk."""
-    shape = shape_of(machine_type)
-    if shape is None:
+    """Return what a VM consists of, without its boot disk. `accelerator`: GPUs that are attached, or built in."""
+    machine = find_machine_type(machine_type)
+    if machine is None or not machine.family.sku or machine.memory_gib is None or machine.local_ssd_gib is None:
         return Unknown(f"Trainmaster does not know for certain which SKUs {machine_type} has")
     parts: list[Part] = [
-        (Resource(f"{shape.series} core", HOUR), shape.vcpus, pricing),
-        (Resource(f"{shape.series} ram", GIB_HOUR), shape.memory_gib, pricing),
+        (Resource(f"{machine.family.series} core", HOUR), machine.billed_vcpus or Decimal(machine.vcpus), pricing),
+        (Resource(f"{machine.family.series} ram", GIB_HOUR), machine.memory_gib, pricing),
     ]
-    if shape.local_ssd_gib:
-        parts.append((LOCAL_SSD, Decimal(shape.local_ssd_gib), pricing))
+    if machine.local_ssd_gib:
+        parts.append((LOCAL_SSD, Decimal(machine.local_ssd_gib), pricing))
+    accelerator = accelerator or machine.gpu
     if accelerator is not None:
         gpu = Resource(accelerator.type, HOUR)
         if gpu not in RESOURCES:
@@ -73,13 +83,18 @@ def vm_parts(machine_type: str, accelerator: Accelerator | None, pricing: Pricin
     return tuple(parts)
 
 
-def _chips(tpu: Tpu, pricing: Pricing) -> tuple[Part, ...] | Unknown:
-    """Return the chips of one host. Host, memory and boot disk are part of the chips' price."""
+def _parts_of_slice(tpu: Tpu, pricing: Pricing) -> tuple[Part, ...] | Unknown:
+    """Return the chips of one host."""
     if tpu.queue is not None and tpu.queue.value == "flex_start":
         return Unknown("flex-start slices have a price of their own, which the price list does not have")
-    prefix, _, size = tpu.type.rpartition("-")
-    generation = next((known for known in GENERATIONS.values() if known.prefix == prefix), None)
-    resource = Resource(prefix, HOUR)
-    if generation is None or resource not in RESOURCES:
-        return Unknown(f"Trainmaster does not know for certain which SKU the chips of {tpu.type} have")
-    return ((resource, Decimal(generation.chips(int(size))) / tpu.hosts, pricing),)
+    generation, size = generation_of(tpu.type), tpu.type.rpartition("-")[2]
+    if generation is None:
+        return Unknown(f"Trainmaster does not know TPUs of the type {tpu.type}")
+    return _chips(generation, Decimal(generation.chips(int(size))) / tpu.hosts, pricing)
+
+
+def _chips(generation: Generation, number: Decimal, pricing: Pricing) -> tuple[Part, ...] | Unknown:
+    """Return chips as a part. Their host, its memory and its boot disk are part of their price."""
+    if not generation.sku:
+        return Unknown(f"Trainmaster does not know for certain which SKU the chips of {generation.prefix} have")
+    return ((Resource(generation.prefix, HOUR), number, pricing),)

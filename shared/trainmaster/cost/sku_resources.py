@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from trainmaster.core.machines.families import FAMILIES
+from trainmaster.core.machines.gpus import GPUS
+from trainmaster.core.machines.tpus import GENERATIONS
 from trainmaster.cost.sku import Sku
 
 
@@ -38,36 +41,11 @@ HOUR: Final = "h"
 GIB_HOUR: Final = "GiBy.h"
 GIB_MONTH: Final = "GiBy.mo"
 
-SERIES: Final = {
-    "n1": "N1 Predefined Instance",
-    "n2": "N2 Instance",
-    "n2d": "N2D AMD Instance",
-    "n4": "N4 Instance",
-    "e2": "E2 Instance",
-    "c2": "Compute optimized(?: Instance)?",
-    "c2d": "C2D AMD Instance",
-    "c3": "C3 Instance",
-    "c3d": "C3D Instance",
-    "c4": "C4 Instance",
-    "t2d": "T2D AMD Instance",
-    "g2": "G2 Instance",
-    "a2": "A2 Instance",
-    "a3": "A3 Instance",
-}
+SERIES: Final = {family.series: family.sku for family in FAMILIES if family.sku}
 """Machine series → its name in descriptions. a3 is A3 High; A3 Mega and later have other SKUs."""
-_GPUS: Final = {
-    "nvidia-tesla-p4": "Nvidia Tesla P4",
-    "nvidia-tesla-p100": "Nvidia Tesla P100",
-    "nvidia-tesla-v100": "Nvidia Tesla V100",
-    "nvidia-tesla-t4": "Nvidia Tesla T4",
-    "nvidia-tesla-a100": "Nvidia Tesla A100",
-    "nvidia-a100-80gb": "Nvidia (?:Tesla )?A100 80GB",
-    "nvidia-l4": "Nvidia L4",
-    "nvidia-h100-80gb": "Nvidia H100 80GB",
-}
-_TPUS: Final = {"v5litepod": "TpuV5e", "v5p": "TpuV5p", "v6e": "TpuV6e"}
-"""Prefix of Cloud TPU's type names → generation in descriptions; priced per chip. Earlier generations are priced by
-device or pod and by continent, and nothing says which SKU a slice has."""
+_GPUS: Final = {name: gpu.sku for name, gpu in GPUS.items() if gpu.sku}
+_TPUS: Final = {table.prefix: table.sku for table in GENERATIONS.values() if table.sku}
+"""Prefix of Cloud TPU's type names → generation in descriptions; priced per chip."""
 _DISKS: Final = {
     "pd-standard": "Storage PD Capacity",
     "pd-balanced": "Balanced PD Capacity",

@@ -11,16 +11,15 @@ import pytest
 
 from tests.support.jobs import a_plan
 from tests.unit.cost.price_lists import FETCHED_AT, emulated_skus, price_file, price_list
+from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.core.model.plan import Accelerator, Plan, TaskGroup, Tpu, TpuQueue
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.cost.job_cost import hourly_cost
-from trainmaster.cost.machine_price import machine_price
-from trainmaster.cost.machine_shapes import shape_of
+from trainmaster.cost.machine_price import Part, machine_price, vm_parts
 from trainmaster.cost.price_list import make_price_file, read_price_list, write_price_list
 from trainmaster.cost.sku import Unknown
-from trainmaster.cost.sku_resources import RESOURCES, SERIES, Pricing, Resource
+from trainmaster.cost.sku_resources import RESOURCES, Pricing, Resource
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_NAMES, N1_MACHINES
 
 
 def plan_of(group: TaskGroup, **changes: Any) -> Plan:
@@ -97,7 +96,7 @@ def test_price_of_a_worked_example_equals_the_published_one() -> None:
         (a_group("n1-standard-4"), {"region": "me-west1"}, "no on-demand price of n1 core in me-west1"),
         (a_group("n1-standard-4"), {"reservation": "mine"}, "reservation mine"),
         (a_group("n1-standard-4", accelerator=Accelerator("nvidia-tesla-k80", 1)), {}, "nvidia-tesla-k80"),
-        (a_group("", tpu=Tpu("v2-8", "r")), {}, "v2-8"),
+        (a_group("", tpu=Tpu("v2-8", "r")), {}, "chips of v2"),
         (a_group("", tpu=Tpu("v6e-8", "r", queue=TpuQueue.FLEX_START)), {}, "flex-start"),
     ],
 )
@@ -109,20 +108,21 @@ def test_price_that_is_not_certain_is_unknown_with_a_reason(
     assert reason in price.reason
 
 
-def test_every_n1_machine_type_and_gpu_machine_type_of_the_catalogue_has_a_shape_or_no_price() -> None:
-    assert all(shape_of(name) for name in N1_MACHINES)
-    unknown = {name for name in BUILT_IN_GPUS if shape_of(name) is None}
-    assert {name.rpartition("-")[0] for name in unknown} <= {
-        "a3-megagpu", "a3-ultragpu", "a3-edgegpu", "a4-highgpu", "g4-standard",
-    }  # fmt: skip
+def parts_of(machine_type: str) -> tuple[Part, ...] | Unknown:
+    return vm_parts(machine_type, None, Pricing.ON_DEMAND)
 
 
-def test_every_shape_has_a_series_with_prices() -> None:
-    for name in (*N1_MACHINES, *BUILT_IN_GPUS, "e2-medium", "n2-highmem-128", "c3-standard-8"):
-        shape = shape_of(name)
-        assert shape is None or shape.series in SERIES
-    assert {Resource(name, "h") for name in ("nvidia-tesla-t4", "nvidia-l4", "nvidia-h100-80gb")} <= RESOURCES
-    assert "nvidia-l4" in GPU_NAMES.values()
+UNPRICED = {"a3-megagpu", "a3-ultragpu", "a3-edgegpu", "a4-highgpu", "g4-standard", "h4d-standard", "h4d-highmem"}
+"""Families whose SKUs are not certain."""
+
+
+def test_every_listed_machine_type_has_parts_with_skus_unless_its_family_is_unpriced() -> None:
+    parts = {name: parts_of(name) for name in MACHINE_TYPES}
+    unknown = {name for name, found in parts.items() if isinstance(found, Unknown)}
+    families = {MACHINE_TYPES[name].family.name for name in unknown}
+    assert families == UNPRICED, "give their SKUs in core/machines, or name them in UNPRICED"
+    used = {part[0] for found in parts.values() if not isinstance(found, Unknown) for part in found}
+    assert used <= RESOURCES
 
 
 @pytest.mark.parametrize(
@@ -133,21 +133,34 @@ def test_every_shape_has_a_series_with_prices() -> None:
         ("n1-highcpu-96", 96, Decimal("86.4")),
         ("n2-highmem-128", 128, 864),
         ("c2-standard-60", 60, 240),
+        ("c4-standard-2", 2, 7),
         ("e2-small", Decimal("0.5"), 2),
         ("a2-highgpu-8g", 96, 680),
         ("a3-highgpu-8g", 208, 1872),
     ],
 )
-def test_shape_is_that_of_compute_engine(machine_type: str, vcpus: Decimal, memory_gib: Decimal) -> None:
-    shape = shape_of(machine_type)
-    assert shape is not None
-    assert shape.vcpus == vcpus
-    assert shape.memory_gib == memory_gib
+def test_priced_vcpus_and_memory_are_those_of_compute_engine(
+    machine_type: str, vcpus: Decimal, memory_gib: Decimal
+) -> None:
+    parts = parts_of(machine_type)
+    assert not isinstance(parts, Unknown)
+    assert [number for _, number, _ in parts[:2]] == [vcpus, memory_gib]
 
 
-@pytest.mark.parametrize("name", ["c4-standard-2", "c3d-highcpu-360", "n1-standard-x", "c3-standard-8-lssd", ""])
-def test_machine_type_that_breaks_the_rule_of_its_kind_has_no_shape(name: str) -> None:
-    assert shape_of(name) is None
+@pytest.mark.parametrize(
+    "name",
+    [
+        "c3d-highcpu-360",
+        "c4d-standard-8",
+        "n1-standard-x",
+        "c3-standard-8-lssd",
+        "n1-custom-6-24576",
+        "c5-standard-8",
+        "",
+    ],
+)
+def test_machine_type_without_certain_skus_has_no_price(name: str) -> None:
+    assert isinstance(parts_of(name), Unknown)
 
 
 def test_hourly_cost_of_a_job_counts_all_machines_and_uses_spot_prices() -> None:

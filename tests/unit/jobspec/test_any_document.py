@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.jobspec.bodies import MINIMAL
+from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.core.model.plan import Program
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
 from trainmaster.jobspec.catalog.machine_types import ACCELERATOR_TYPES, BUILT_IN_GPUS, LEGACY_MACHINES, N1_MACHINES
-from trainmaster.jobspec.catalog.tpu_types import TPU_VMS
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ReplicaConfig, ScaleTier, Scheduling, TrainingInput
 from trainmaster.jobspec.formats.base_model import nested_models
 from trainmaster.jobspec.formats.extension import Extension, SpotSpec

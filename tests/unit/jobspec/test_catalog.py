@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from trainmaster.api import enum_numbers
+from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
     GPU_COUNTS,
@@ -14,7 +16,6 @@ from trainmaster.jobspec.catalog.machine_types import (
     LEGACY_MACHINES,
     N1_MACHINES,
     RETIRED_GPUS,
-    is_compute_machine,
     valid_gpu_counts,
 )
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
@@ -39,9 +40,15 @@ def test_replacement_of_retired_gpu_fits_the_same_machines(gpu: str, machine: st
 def test_legacy_machine_is_a_valid_compute_machine(name: str) -> None:
     machine = LEGACY_MACHINES[name]
 
-    assert is_compute_machine(machine.machine_type)
+    assert find_machine_type(machine.machine_type)
     if machine.gpu is not None:
         assert machine.gpu.count in valid_gpu_counts(machine.gpu.type, machine.machine_type)
+
+
+def test_every_gpu_has_a_number_in_the_enum_of_vertex_ai() -> None:
+    """Google's generated clients send numbers."""
+    numbers = enum_numbers.NAMES["acceleratorType"].values()
+    assert set(GPU_NAMES) <= set(numbers), "compare api/enum_numbers.py with accelerator_type.proto"
 
 
 def test_every_gpu_has_a_compute_engine_name() -> None:
@@ -55,12 +62,12 @@ def test_every_gpu_has_a_compute_engine_name() -> None:
     "machine", ["n2-standard-8", "c4-highmem-16", "e2-medium", "c3-standard-4-lssd", "n2-custom-6-3072"]
 )
 def test_current_machine_families_are_known(machine: str) -> None:
-    assert is_compute_machine(machine)
+    assert find_machine_type(machine)
 
 
 @pytest.mark.parametrize("machine", ["standard", "n1-standard-5", "c4a-standard-4", "g2-standard-5", "n2-standard", ""])
 def test_other_names_are_not_compute_machines(machine: str) -> None:
-    assert not is_compute_machine(machine)
+    assert not find_machine_type(machine)
 
 
 def test_past_runtimes_are_replaced_by_current_ones() -> None:
@@ -107,7 +114,7 @@ def test_packages_for_gpus_have_the_same_versions(version: str) -> None:
 def test_scale_tiers_have_known_machines() -> None:
     for tier in TIERS.values():
         for role in (tier.master, tier.worker, tier.parameter_server):
-            assert role is None or is_compute_machine(role.machine_type) or role.machine_type in TPU_MACHINES
+            assert role is None or find_machine_type(role.machine_type) or role.machine_type in TPU_MACHINES
 
 
 def test_regions_include_all_of_the_old_service() -> None:

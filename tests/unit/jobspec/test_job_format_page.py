@@ -8,10 +8,11 @@ from typing import Final
 
 import pytest
 
+from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
-from trainmaster.jobspec.catalog.tpu_types import TPU_TYPES, TPU_VMS
+from trainmaster.jobspec.catalog.tpu_types import TPU_TYPES
 from trainmaster.jobspec.fields.environment_variables import RESERVED_VARIABLES
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ScaleTier
 from trainmaster.jobspec.formats.base_model import WireModel, nested_models
@@ -56,7 +57,8 @@ def test_page_names_every_field(model: type[WireModel]) -> None:
 )
 def test_page_has_every_name_of_the_tables(names: tuple[str, ...]) -> None:
     text = expanded(PAGE)
-    assert not {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
+    missing = {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
+    assert not missing, "add them to docs/job-format.md"
 
 
 def test_page_names_reserved_variables() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.unit.jobspec.bodies import custom, gpus
 from trainmaster.core.model.plan import Plan
-from trainmaster.jobspec import InvalidJob, Problem, accept
+from trainmaster.jobspec import InvalidJob, Problem, accept, read_document
 
 OWN_IMAGE = "projects/my-project/global/images/with-driver-535"
 
@@ -117,3 +119,66 @@ def test_boot_disk_of_another_image_has_the_requested_size() -> None:
 
     assert plan_of(document).groups[0].boot_disk_gib == 20
     assert plan_of(document, image=OWN_IMAGE).groups[0].boot_disk_gib == 20
+
+
+UNKNOWN_MACHINE = "a9-ultragpu-8g"
+POOL = {
+    "machineSpec": {"machineType": UNKNOWN_MACHINE},
+    "replicaCount": 1,
+    "containerSpec": {"imageUri": "us-docker.pkg.dev/p/r/i:1"},
+}
+VERTEX_TUNING = {
+    "displayName": "a",
+    "maxTrialCount": 1,
+    "parallelTrialCount": 1,
+    "studySpec": {
+        "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 1.0}}],
+    },
+    "trialJobSpec": {"workerPoolSpecs": [POOL]},
+    "trainmaster": {"region": "us-central1"},
+}
+MANIFEST = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"name": "a"},
+    "spec": {
+        "pytorchReplicaSpecs": {
+            "Master": {
+                "template": {
+                    "spec": {
+                        "nodeSelector": {"node.kubernetes.io/instance-type": UNKNOWN_MACHINE},
+                        "containers": [{"name": "pytorch", "image": "us-docker.pkg.dev/p/r/i:1"}],
+                    }
+                }
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (custom(masterType=UNKNOWN_MACHINE), "trainingInput.masterType"),
+        (
+            {"jobId": "a", "workerPoolSpecs": [POOL], "trainmaster": {"region": "us-central1"}},
+            "workerPoolSpecs[0].machineSpec.machineType",
+        ),
+        (VERTEX_TUNING, "trialJobSpec.workerPoolSpecs[0].machineSpec.machineType"),
+        (MANIFEST, "spec.pytorchReplicaSpecs.Master.template.spec"),
+    ],
+    ids=["ai-platform", "vertex", "vertex-tuning", "kubeflow"],
+)
+def test_accelerated_family_that_the_table_lacks_is_refused_in_every_format(
+    document: dict[str, object], field: str
+) -> None:
+    text = json.dumps(document).encode()
+
+    with pytest.raises(InvalidJob) as refused:
+        accept(read_document(text, "job.json", "us-central1"), default_job_id="a")
+
+    (problem,) = refused.value.problems
+    assert problem.field == field
+    assert f'"{UNKNOWN_MACHINE}": it is an accelerator-optimized machine type that this release' in problem.problem
+    assert "`trainmaster machines`" in problem.problem

@@ -8,12 +8,12 @@ first, then the older job. No job overtakes another, so that small jobs do not s
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan, TaskGroup
 
@@ -23,15 +23,6 @@ TPUS: Final = "tpus"
 
 Limits = Mapping[str, int]
 """Resource, and how much of it all jobs together may use."""
-
-_WITH_BUILT_IN_GPUS: Final = re.compile(r"(?P<series>a2|a3|a4)-(?P<kind>[a-z]+)-(?P<count>\d+)g")
-_VCPUS_PER_GPU: Final = {"a2-megagpu": 6, "a3-highgpu": 26, "a3-megagpu": 26, "a3-ultragpu": 28, "a4-highgpu": 28}
-_VCPUS_PER_GPU_DEFAULT: Final = 12
-"""vCPUs per GPU of a2-highgpu and a2-ultragpu. Source: Compute Engine "GPU machine types"."""
-_CUSTOM: Final = re.compile(r"-custom-(\d+)-")
-_SIZE: Final = re.compile(r"-(\d+)(-lssd)?$")
-_SHARED_CORE_VCPUS: Final = 2
-"""vCPUs of e2-micro, e2-small, e2-medium and similar types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +101,9 @@ def wait_of_job(job: Job, live_jobs: Callable[[], Iterable[Job]], limits: Limits
 
 
 def vcpus(machine_type: str) -> int:
-    """Return the number of vCPUs in the machine type's name; 0 for an empty name, as TPU slices have."""
-    if not machine_type:
-        return 0
-    built_in = _WITH_BUILT_IN_GPUS.fullmatch(machine_type)
-    if built_in:
-        per_gpu = _VCPUS_PER_GPU.get(f"{built_in['series']}-{built_in['kind']}", _VCPUS_PER_GPU_DEFAULT)
-        return per_gpu * int(built_in["count"])
-    size = _CUSTOM.search(machine_type) or _SIZE.search(machine_type)
-    return int(size[1]) if size else _SHARED_CORE_VCPUS
+    """Return the vCPUs of the machine type; 0 for an empty name, as TPU slices have."""
+    machine = find_machine_type(machine_type)
+    return machine.vcpus if machine else 0
 
 
 def _in_order(jobs: Iterable[Job]) -> list[Job]:

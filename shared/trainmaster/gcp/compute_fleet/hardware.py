@@ -7,14 +7,9 @@ from typing import Final
 
 from google.cloud import compute_v1
 
+from trainmaster.core.machines.machine_types import family_of
 from trainmaster.core.model.plan import Plan, TaskGroup
-from trainmaster.core.reconcile.machine_families import (
-    boot_disk_type,
-    brings_gpus,
-    has_gpus,
-    is_reservation_bound,
-    supports_live_migration,
-)
+from trainmaster.core.reconcile.machine_families import boot_disk_type, has_gpus, supports_live_migration
 from trainmaster.core.reconcile.steps import Create
 
 FUSE_S_MAX: Final = 120 * 24 * 3600
@@ -44,9 +39,9 @@ def boot_disk(plan: Plan, group: TaskGroup, images: Mapping[str, str]) -> comput
 
 
 def accelerators(group: TaskGroup) -> list[compute_v1.AcceleratorConfig]:
-    """Return the GPUs to attach. None are attached to machine types that include them."""
+    """Return the GPUs to attach. Machine types other than n1 have theirs built in."""
     gpu = group.accelerator
-    if gpu is None or brings_gpus(group.machine_type):
+    if gpu is None or not family_of(group.machine_type).attaches_gpus:
         return []
     return [compute_v1.AcceleratorConfig(accelerator_type=gpu.type, accelerator_count=gpu.count)]
 
@@ -78,7 +73,8 @@ def scheduling(plan: Plan, create: Create, *, is_reserved: bool) -> compute_v1.S
 def _provisioning_model(create: Create, *, is_reserved: bool) -> str:
     if create.spot:
         return "SPOT"
-    return "RESERVATION_BOUND" if is_reserved and is_reservation_bound(create.group.machine_type) else "STANDARD"
+    is_bound = is_reserved and family_of(create.group.machine_type).is_reservation_bound
+    return "RESERVATION_BOUND" if is_bound else "STANDARD"
 
 
 def shielded_options(plan: Plan, group: TaskGroup) -> compute_v1.ShieldedInstanceConfig | None:

@@ -162,6 +162,18 @@ class Inspection:
         """Return the quotas that count all regions together."""
         return _quotas_of(self._find("compute", f"/compute/v1/projects/{self.project}") or {})
 
+    def offers(self, zone: str) -> frozenset[str]:
+        """Return the names of the machine types and GPUs that the zone has; none if it does not exist."""
+        names: set[str] = set()
+        for kind in ("machineTypes", "acceleratorTypes"):
+            path = f"/compute/v1/projects/{self.project}/zones/{zone}/{kind}?fields=items/name,nextPageToken"
+            token: str | None = ""
+            while token is not None:
+                answer = self._find("compute", f"{path}&pageToken={quote(token, safe='')}") or {}
+                names.update(item["name"] for item in answer.get("items", ()))
+                token = answer.get("nextPageToken")
+        return frozenset(names)
+
     def policy(self, constraint: str) -> Policy:
         """Return the effective policy of a constraint such as `gcp.resourceLocations`."""
         path = f"/v2/projects/{self.project}/policies/{constraint}:getEffectivePolicy"

@@ -6,9 +6,9 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
+from trainmaster.core.machines.tpus import zones_of
 from trainmaster.core.model.plan import Tpu
 from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
-from trainmaster.jobspec.catalog.tpu_types import zones_of
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at

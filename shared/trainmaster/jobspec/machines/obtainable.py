@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from trainmaster.core.machines.families import Sale
+from trainmaster.core.machines.gpus import GPUS
+from trainmaster.core.machines.machine_types import family_of
 from trainmaster.core.model.plan import Substitution, TaskGroup
-from trainmaster.jobspec.catalog.machine_types import (
-    GPUS_WITHOUT_DRIVER,
-    LEGACY_MACHINES,
-    NEVER_ON_DEMAND,
-    is_legal_offer,
-)
+from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
 from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.problems import Problems
@@ -79,10 +77,10 @@ def with_disks_for_image(
 
 def _check_driver(role: RoleRequest, group: TaskGroup, problems: Problems) -> None:
     gpu = group.accelerator
-    if gpu is None or gpu.type not in GPUS_WITHOUT_DRIVER:
+    if gpu is None or GPUS[gpu.type].has_driver:
         return
     image = problems.spelled_path(_IMAGE)
-    name, instead = GPUS_WITHOUT_DRIVER[gpu.type], f"a2-highgpu-{gpu.count}g"
+    name, instead = gpu.type.upper().replace("-", "_"), f"a2-highgpu-{gpu.count}g"
     problem = (
         f"selects the GPU {name}, which the driver of the default images does not support: use NVIDIA_TESLA_T4 or"
         f" a machine type with newer GPUs (g2, a2), or set {image} to an image with NVIDIA's proprietary driver"
@@ -94,15 +92,15 @@ def _check_driver(role: RoleRequest, group: TaskGroup, problems: Problems) -> No
 
 
 def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems: Problems) -> None:
-    machine = group.machine_type
-    if machine not in NEVER_ON_DEMAND:
+    machine, sales = group.machine_type, family_of(group.machine_type).sales
+    is_reserved = request.has_reservation and Sale.RESERVATION in sales
+    if Sale.ON_DEMAND in sales:
         return
     if group.spot and request.has_on_demand_fallback:
         problem = f"cannot be used with {machine}, which Compute Engine does not sell on demand"
         problems.add_text(_ON_DEMAND_AFTER, problem, "leave it out")
-    elif not is_legal_offer(machine, spot=group.spot, reserved=request.has_reservation):
-        problem = f"cannot be {machine} on demand: Compute Engine sells it {NEVER_ON_DEMAND[machine]} only"
+    elif not group.spot and not is_reserved:
+        problem = f"cannot be {machine} on demand: Compute Engine sells it {' and '.join(sales)} only"
         spot = f"{problems.spelled_path((EXTENSION, 'spot'))}: all"
-        offers_reservation = is_legal_offer(machine, spot=False, reserved=True)
         reservation = f", or {problems.spelled_path((EXTENSION, 'reservation'))}: NAME"
-        problems.add_text(role.paths.machine, problem, spot + (reservation if offers_reservation else ""))
+        problems.add_text(role.paths.machine, problem, spot + (reservation if Sale.RESERVATION in sales else ""))

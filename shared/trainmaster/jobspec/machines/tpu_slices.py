@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trainmaster.core.machines.tpus import GENERATIONS, TPU_VMS, Generation, TpuVm
 from trainmaster.core.model.plan import Tpu
-from trainmaster.jobspec.catalog.tpu_types import (
-    GENERATIONS,
-    TPU_DEFAULT,
-    TPU_MACHINES,
-    TPU_TYPES,
-    TPU_VMS,
-    Generation,
-    TpuVm,
-)
+from trainmaster.jobspec.catalog.tpu_types import TPU_DEFAULT, TPU_MACHINES, TPU_TYPES
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RoleRequest
 from trainmaster.jobspec.problems import Problems, quoted
 

@@ -9,15 +9,10 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
+from trainmaster.core.machines.families import HYPERDISK_BALANCED, PD_BALANCED, PD_SSD, PD_STANDARD
+from trainmaster.core.machines.machine_types import family_of, find_machine_type, refusal_of
 from trainmaster.core.model.plan import Accelerator, Substitution, TaskGroup
-from trainmaster.core.reconcile.machine_families import (
-    HYPERDISK_BALANCED,
-    PD_BALANCED,
-    PD_SSD,
-    PD_STANDARD,
-    boot_disk_type,
-    boot_disk_types,
-)
+from trainmaster.core.reconcile.machine_families import boot_disk_type
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
     GPU_COUNTS,
@@ -25,8 +20,6 @@ from trainmaster.jobspec.catalog.machine_types import (
     LEGACY_MACHINES,
     RETIRED_GPUS,
     Gpu,
-    is_arm_machine,
-    is_compute_machine,
     known_machine_names,
     valid_gpu_counts,
 )
@@ -64,7 +57,7 @@ class HardwareResolver:
             return None
         elif role.machine in LEGACY_MACHINES:
             machine, accelerator = self._replace_legacy(role.machine)
-        elif is_compute_machine(role.machine):
+        elif find_machine_type(role.machine):
             machine, accelerator = role.machine, self._gpus_of(role.machine)
         else:
             self._refuse_machine(role.machine)
@@ -80,12 +73,11 @@ class HardwareResolver:
         return TaskGroup(self._role.task_type, self._role.count, "", tpu=tpu) if tpu else None
 
     def _refuse_machine(self, name: str) -> None:
-        if is_arm_machine(name):
-            problem = f"must be an x86 machine type, because the images are for x86; {quoted(name)} has Arm processors"
-            self._problems.add(self._paths.machine, problem, "a3-highgpu-8g")
-            return
         nearest = difflib.get_close_matches(name.lower(), known_machine_names(), n=3) or ["n1-standard-4"]
-        problem = f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
+        if reason := refusal_of(name):
+            problem = f"cannot be {quoted(name)}: {reason}; `trainmaster machines` lists what jobs can use"
+        else:
+            problem = f"is not a known machine type: {quoted(name)}; did you mean {' or '.join(nearest)}?"
         self._problems.add(self._paths.machine, problem, nearest[0])
 
     def _replace_legacy(self, name: str) -> tuple[str, Accelerator | None]:
@@ -165,7 +157,7 @@ class HardwareResolver:
     def _boot_disk(self, machine: str) -> tuple[int, str]:
         """Return size and type of the boot disk."""
         disk = self._role.disk or DiskConfig()
-        types, path = boot_disk_types(machine), (*self._paths.disk, "bootDiskType")
+        types, path = family_of(machine).boot_disks, (*self._paths.disk, "bootDiskType")
         disk_type = disk.boot_disk_type or boot_disk_type(machine, DISK_TYPE_DEFAULT)
         if disk_type not in types and disk_type in DISK_TYPES:
             self._problems.add(path, f"must be {' or '.join(types)} on {machine}, not {disk_type}", types[0])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from trainmaster.jobspec.catalog.tpu_types import TPU_VMS
+from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec.manifests.findings import Count, Findings, Level
 from trainmaster.jobspec.manifests.job_file import Manifest, ManifestContent
 from trainmaster.jobspec.manifests.pods import Pod, convert_pod

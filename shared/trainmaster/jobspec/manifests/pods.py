@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_UP, Decimal
 from typing import Any, Final
 
-from trainmaster.jobspec.catalog.tpu_types import TPU_VMS
+from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec.manifests.environment import Names, convert_environment
 from trainmaster.jobspec.manifests.findings import Findings
 from trainmaster.jobspec.manifests.machines import GPU_LABELS, TPU_FAMILIES, Demand, select_machine

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.core.model.plan import Substitution
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES, is_compute_machine
+from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.jobspec.catalog.scale_tiers import TIERS
 from trainmaster.jobspec.catalog.tpu_types import TPU_DEFAULT, TPU_MACHINES
 from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, ScaleTier, TrainingInput
@@ -125,7 +126,7 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
     """Check that all machine types are of one category. Cloud TPUs may be combined with either."""
     with_machine = [role for role in roles if role.machine is not None]
     legacy = [role for role in with_machine if role.machine in LEGACY_MACHINES]
-    compute = [role for role in with_machine if is_compute_machine(role.machine or "")]
+    compute = [role for role in with_machine if find_machine_type(role.machine or "")]
     if not legacy or not compute:
         return
     is_legacy_first = with_machine.index(legacy[0]) < with_machine.index(compute[0])

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.support.jobs import a_plan
+from trainmaster.core.machines.machine_types import family_of
 from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.reconcile.machine_families import (
     boot_disk_type,
-    boot_disk_types,
     has_gpus,
     needs_compact_placement,
     supports_live_migration,
@@ -47,7 +47,7 @@ def test_boot_disk_type_is_the_requested_one_or_the_machine_types_default(
     machine_type: str, requested: str, disk_type: str
 ) -> None:
     assert boot_disk_type(machine_type, requested) == disk_type
-    assert disk_type in boot_disk_types(machine_type)
+    assert disk_type in family_of(machine_type).boot_disks
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def a_gpu_job(job_id: str, gpus: int, state: JobState = JobState.QUEUED, priorit
         ("a2-highgpu-4g", 48),
         ("a2-megagpu-16g", 96),
         ("a3-highgpu-8g", 208),
+        ("a3-edgegpu-8g", 208),
         ("a3-ultragpu-8g", 224),
         ("a4-highgpu-8g", 224),
         ("", 0),

@@ -1,0 +1,146 @@
+"""The table of machine types against Compute Engine's recorded answers and against the emulator's own catalogue."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pytest
+from google.cloud import compute_v1
+
+from tests.unit.core.machines.recorded_machine_types import LISTED, NEWER
+from trainmaster.core.machines.families import FAMILIES, HYPERDISK_BALANCED, Family, Sale
+from trainmaster.core.machines.gpus import GPUS
+from trainmaster.core.machines.machine_types import MACHINE_TYPES, find_machine_type, refusal_of
+from trainmaster.core.machines.tpus import CHIPS_PER_HOST, GENERATIONS
+from trainmaster_emulators.compute import scheduling
+from trainmaster_emulators.compute.catalog import ACCELERATOR_TYPES, Catalog, Links
+
+ZONE: Final = "us-central1-a"
+EMULATOR: Final = Catalog(Links("http://localhost/compute/v1", "my-project"))
+EMULATED: Final = {item["name"]: item for item in EMULATOR.machine_types(ZONE)}
+
+
+LOCAL_SSD_GIB: Final = 375
+RECORDED: Final = [line for lines in (LISTED, NEWER) for line in lines.splitlines() if line]
+
+
+def recorded(line: str) -> compute_v1.MachineType:
+    name, cpus, memory_mb, *rest = line.split()
+    gpu, ssds = rest[:2], int(rest[2]) if len(rest) > 2 else 0
+    accelerators = [{"guest_accelerator_type": gpu[0], "guest_accelerator_count": int(gpu[1])}] if gpu else []
+    return compute_v1.MachineType(
+        name=name,
+        guest_cpus=int(cpus),
+        memory_mb=int(memory_mb),
+        accelerators=accelerators,
+        bundled_local_ssds={"partition_count": ssds},
+    )
+
+
+@pytest.mark.parametrize("line", RECORDED)
+def test_machine_type_has_the_figures_of_the_recorded_answer(line: str) -> None:
+    expected = recorded(line)
+
+    machine = find_machine_type(expected.name)
+
+    assert machine is not None, f"{expected.name} is missing in core/machines/families.py"
+    assert machine.vcpus == expected.guest_cpus
+    assert machine.memory_gib is not None
+    assert round(machine.memory_gib * 1024) == expected.memory_mb
+    assert machine.local_ssd_gib == LOCAL_SSD_GIB * expected.bundled_local_ssds.partition_count
+    gpus = [(gpu.guest_accelerator_type, gpu.guest_accelerator_count) for gpu in expected.accelerators]
+    assert gpus == ([(machine.gpu.type, machine.gpu.count)] if machine.gpu else [])
+
+
+@pytest.mark.parametrize("name", EMULATED)
+def test_machine_type_of_the_emulator_is_in_the_table_with_the_same_figures(name: str) -> None:
+    machine, emulated = find_machine_type(name), EMULATED[name]
+
+    assert machine is not None, f"{name} is missing in core/machines/families.py"
+    assert machine.vcpus == emulated["guestCpus"]
+    assert machine.memory_gib is None or round(machine.memory_gib * 1024) == emulated["memoryMb"]
+    gpus = ((machine.gpu.type, machine.gpu.count),) if machine.gpu else ()
+    assert EMULATOR.accelerators_of(ZONE, name) == gpus
+    assert set(EMULATOR.disk_types_of(name)) == set(machine.family.boot_disks)
+
+
+@pytest.mark.parametrize("name", [name for name, machine in MACHINE_TYPES.items() if machine.family.series != "e2"])
+def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(name: str) -> None:
+    """The emulator has its own table, so that a wrong figure here cannot agree with itself."""
+    assert name in EMULATED, f"{name} is missing in emulators/trainmaster_emulators/compute/catalog.py"
+    words = {Sale.ON_DEMAND: "STANDARD", Sale.SPOT: "SPOT", Sale.RESERVATION: "RESERVATION_BOUND"}
+    sales = MACHINE_TYPES[name].family.sales
+    sold = scheduling.MODELS.get(name, tuple(words.values()))
+    assert sold == tuple(words[sale] for sale in Sale if sale in sales), "compare compute/scheduling.py of the emulator"
+
+
+def test_every_gpu_of_the_table_is_in_the_emulator() -> None:
+    assert set(GPUS) == set(ACCELERATOR_TYPES), "compare emulators/trainmaster_emulators/compute/catalog.py"
+    assert {family.gpu for family in FAMILIES if family.gpu} <= set(GPUS)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.gpu], ids=lambda family: family.name)
+def test_family_with_gpus_has_a_recorded_machine_type(family: Family) -> None:
+    name = next(name for name, machine in MACHINE_TYPES.items() if machine.family == family)
+    is_recorded = any(line.startswith(f"{family.name}-") for line in RECORDED)
+    assert is_recorded, f"add a line of {name} to tests/unit/core/machines/recorded_machine_types.py, with its source"
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.gpu], ids=lambda family: family.name)
+def test_family_with_gpus_has_memory_and_gpus_for_each_size(family: Family) -> None:
+    assert family.gib
+    assert set(family.gpus) == set(family.sizes) != set()
+
+
+@pytest.mark.parametrize(
+    ("name", "vcpus"), [("c5-standard-8", 8), ("n5d-highmem-64", 64), ("e4-highcpu-4", 4), ("c6-standard-16-lssd", 16)]
+)
+def test_newer_general_purpose_family_is_usable_and_boots_from_hyperdisk(name: str, vcpus: int) -> None:
+    machine = find_machine_type(name)
+    assert machine is not None
+    assert (machine.vcpus, machine.memory_gib, machine.gpu) == (vcpus, None, None)
+    assert machine.family.boot_disks == (HYPERDISK_BALANCED,)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a9-ultragpu-8g", "does not know"),
+        ("g9-standard-48", "does not know"),
+        ("g10-standard-48", "does not know"),
+        ("ct7e-standard-4t", "does not know"),
+        ("a4x-highgpu-4g", "Arm"),
+        ("c5a-standard-8", "Arm"),
+        ("e4a-standard-8", "Arm"),
+        ("g4-standard-24", "vGPU driver"),
+        ("tpu7x-standard-4t", "TPU7x"),
+    ],
+)
+def test_machine_type_that_no_job_can_use_is_refused_with_a_reason(name: str, reason: str) -> None:
+    assert find_machine_type(name) is None
+    assert re.search(reason, refusal_of(name) or "")
+
+
+@pytest.mark.parametrize("name", ["n1-standard-5", "g2-standard-5", "n3-standard-4", "a2-highgpu-3g", "g1-small", ""])
+def test_other_unknown_name_has_no_reason(name: str) -> None:
+    assert find_machine_type(name) is None
+    assert refusal_of(name) is None
+
+
+@pytest.mark.parametrize("name", [*EMULATED, *MACHINE_TYPES])
+def test_machine_type_of_the_table_is_never_refused(name: str) -> None:
+    assert refusal_of(name) is None
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_slices_of_a_generation_consist_of_its_hosts(name: str) -> None:
+    table = GENERATIONS[name]
+    assert CHIPS_PER_HOST in table.hosts_by_chips
+    for size, topology in table.topologies.items():
+        chips = 1
+        for edge in topology.split("x"):
+            chips *= int(edge)
+        assert table.chips(size) == chips
+        assert chips in table.hosts_by_chips or chips == table.hosts(size) * CHIPS_PER_HOST
+    assert bool(table.machine_family) is bool(table.gke_label), "GKE names every host that is a machine type"
