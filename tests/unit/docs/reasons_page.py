@@ -56,7 +56,7 @@ _REASON: Final = re.compile(r"{(\w+)}")
 _LINK: Final = r"[\1](#\1)"
 _TAIL: Final = """\
 [rules.md](rules.md) has the rules in the order in which they are judged. The text below is in
-[reasons.yaml](../shared/trainmaster/presentation/reasons.yaml). `python -m tests.unit.docs.reasons_page` writes it here.
+[reasons.yaml](../shared/trainmaster/presentation/reasons.yaml). `python -m tests.unit.docs.reasons_page` writes it.
 """
 
 
