@@ -41,10 +41,11 @@ DATA: Final = {
         "trainmaster/console/templates/*.html",
         "trainmaster/console/static/*.*",
         "trainmaster/console/static/vendor/*",
+        "trainmaster/presentation/reasons.yaml",
     ),
     "provision": ("trainmaster/agent/startup.sh", "trainmaster/agent/shutdown.sh"),
 }
-"""Files that a function reads: `provision` gives VMs their scripts, `console` renders templates."""
+"""Files that a function reads: `provision` gives VMs their scripts, `console` renders templates and texts."""
 AGENT: Final = "agent.zip"
 PACKAGES: Final = {"functions": ROOT, "trainmaster": ROOT / "shared"}
 """Packages of which an archive may contain modules → the folder that contains the package."""

@@ -14,13 +14,22 @@ from trainmaster.cli.output import say
 from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
-from trainmaster.core.reporting.explain import concerns, condense, differences, is_news, next_steps, rules_passed_over
+from trainmaster.core.reporting.explain import (
+    concerns,
+    condense,
+    differences,
+    final_entry,
+    is_news,
+    next_steps,
+    rules_passed_over,
+)
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import summary
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
+from trainmaster.presentation.reasons import advice
 
 
 def why(
@@ -55,6 +64,8 @@ def why(
         say(f"Next: {sentence}")
     if pending := store.pending_keys(job_id):
         say(f"Not confirmed yet: the effects of {', '.join(pending)}. The sweep checks them again every minute.")
+    if state.job.error_message and (final := final_entry(state.job, ledger)):
+        say(f"What to do: {advice(final.decision.reason)}")
 
 
 def replay(

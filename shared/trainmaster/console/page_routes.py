@@ -23,6 +23,7 @@ from trainmaster.console.tuning_brush import read_brushes, selected_trials
 from trainmaster.console.tuning_order import read_order, sorted_trials
 from trainmaster.core.model.job import tuning_of
 from trainmaster.presentation.job_view import job_view
+from trainmaster.presentation.reasons import reasons_by_topic
 
 POLL_JOB_S: Final = 5
 POLL_LIST_S: Final = 10
@@ -152,6 +153,11 @@ def replica(job_id: str, replica: str) -> Response:
 @routes.get("/installation")
 def installation() -> Response:
     return render_page("installation.html", POLL_INSTALLATION_S, page=read_installation_page(console_of_app()))
+
+
+@routes.get("/reasons")
+def reasons() -> Response:
+    return render_page("reasons.html", topics=reasons_by_topic())
 
 
 @routes.get("/help")

@@ -9,7 +9,8 @@ from trainmaster.core.actions import Action, Ignore
 
 
 class Rule(IntEnum):
-    """The rows of the rule table in docs/rules.md. The first match wins; 0 is the normal course of a job."""
+    """The ids of the rules in docs/rules.md; 0 is the normal course of a job. They are stored, and are not the
+    order of judging."""
 
     LIFECYCLE = 0
     STALE = 1
@@ -29,7 +30,8 @@ class Rule(IntEnum):
 
 
 class Reason(StrEnum):
-    """Why a rule decided so: a word that is stored and counted. People read `Decision.text`."""
+    """Why a rule decided so: a word that is stored and counted. People read `Decision.text`, and
+    docs/reasons.md, whose text is in `trainmaster.presentation.reasons`."""
 
     ACCEPTED = "accepted"
     PREPARING = "preparing"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.jobs import a_spec
+from tests.support.jobs import WORKER_0, a_spec
 from tests.support.world import World
 from trainmaster.cli.main import app
+from trainmaster.core.events import CancelRequested, LabelsChanged
+from trainmaster.core.model.job import Label
+from trainmaster.flows.record import record
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 GOOGLE = "does not have enough resources available"
@@ -43,6 +46,25 @@ def test_why_lists_each_zone_with_googles_message_and_the_next_zone(world: World
     assert f"for 1 x n1-standard-4 (chief) in {A} (ZONE_RESOURCE_POOL_EXHAUSTED: {A} {GOOGLE}): trying {B}" in lines[0]
     assert f"trying {C} next.  [rule 11]" in lines[1]
     assert f"VMs are requested in {C}, after 2 capacity errors so far" in explanation
+
+
+def test_why_of_a_failed_job_ends_with_what_to_do(world: World) -> None:
+    world.start_running()
+    assert "What to do" not in why(world)
+    error = {"type": "ImportError", "message": "no module named x", "frame": "task.py:3 in <module>"}
+    world.exit_program(WORKER_0, 1, error=error, tail="ImportError: no module named x")
+    world.deliver()
+    last = why(world).splitlines()[-1]
+    assert last.startswith("What to do: Read the replica's log. Add the missing package")
+    assert last.endswith("docs/reasons.md#install_failed")
+
+
+def test_why_of_a_cancelled_job_ends_with_the_reason_after_labels_were_changed(world: World) -> None:
+    world.start_running()
+    record(CancelRequested(world.job_id, "me", world.now), world.deps)
+    world.wait(60)
+    record(LabelsChanged(world.job_id, (Label("team", "vision"),), "1", world.now), world.deps)
+    assert why(world).splitlines()[-1].endswith("docs/reasons.md#cancelled_by_user")
 
 
 def test_why_of_a_queued_job_says_what_it_waits_for(world: World) -> None:

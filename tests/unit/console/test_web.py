@@ -16,7 +16,15 @@ from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.explain import next_steps
 
-PATHS = ("/jobs", "/jobs/digits_1", "/jobs/digits_1/logs", "/jobs/digits_1/replicas/worker-0", "/installation", "/help")
+PATHS = (
+    "/jobs",
+    "/jobs/digits_1",
+    "/jobs/digits_1/logs",
+    "/jobs/digits_1/replicas/worker-0",
+    "/installation",
+    "/help",
+    "/reasons",
+)
 PARAMETERS = (
     *("replica", "all", "replicas", "table", "gaps", "from", "to", "brush", "sort", "order", "at", "hours"),
     *("task", "severity", "text", "before", "around", "follow", "gap", "state", "user", "label", "q", "size", "after"),
@@ -189,7 +197,17 @@ def test_failed_job_shows_rule_replica_error_and_output_without_reading_logs(sit
     assert "worker 0, incarnation 1" in section
     assert f"rule {int(world.ledger[-1].decision.rule)}" in section
     assert "ImportError: <b>no</b> module named x" in section
+    assert "What to do: Read the replica's log." in section
     assert site.queries == []
+
+
+def test_links_of_decisions_lead_to_their_reasons(site: Site) -> None:
+    failed_job(site)
+    page, reasons = site.text("/jobs/digits_1?all=1"), site.text("/reasons")
+    linked = set(re.findall(r'href="/reasons#([^"]+)"', page))
+    assert "install_failed" in linked
+    assert all(f'<dt id="{reason}">' in reasons for reason in linked)
+    assert "in `" not in reasons
 
 
 def test_text_of_programs_is_never_markup(site: Site) -> None:

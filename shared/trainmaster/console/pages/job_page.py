@@ -24,13 +24,14 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, State
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import tuning_job_id
-from trainmaster.core.reporting.explain import concerns, condense, is_news, next_steps, rules_passed_over
+from trainmaster.core.reporting.explain import concerns, condense, final_entry, is_news, next_steps, rules_passed_over
 from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause, summary
 from trainmaster.jobspec import JOB_ID
 from trainmaster.presentation.ml_units import Usage, usage
+from trainmaster.presentation.reasons import help_on
 
 DECISIONS_MAX: Final = 400
 """Decisions on the page. A note has the number of older ones."""
@@ -42,14 +43,19 @@ class Failure:
     """The exit or event that ended a failed job."""
 
     headline: str
-    rule: int
-    replica: str
+    entry: LedgerEntry | None
+    """The decision; None if the ledger has expired."""
+    replica: str = ""
     """The replica it was about; empty for the job as a whole."""
-    error: str
+    error: str = ""
     """The program's own error in one line."""
-    tail: str
+    tail: str = ""
     """End of the program's output."""
-    key: str
+
+    @property
+    def remedy(self) -> str:
+        """What the user does about it; empty if nothing is known."""
+        return help_on(self.entry.decision.reason).do if self.entry else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +169,12 @@ def _failure(job: Job, entries: tuple[LedgerEntry, ...]) -> Failure | None:
     """Return what ended a job that did not succeed; the tail is that of the exit in the ledger."""
     if not job.error_message:
         return None
-    ended_by = next((entry for entry in reversed(entries) if entry.at == job.ended_at and is_news(entry)), None)
-    if ended_by is None:
-        return Failure(summary(job.error_message), 0, "", "", "", "")
-    event = ended_by.event
-    if not isinstance(event, ReplicaExited):
-        return Failure(summary(job.error_message), int(ended_by.decision.rule), "", "", "", ended_by.key)
-    subject = f"{event.subject.replica_id.words}, incarnation {event.subject.incarnation}"
-    return Failure(
-        summary(job.error_message), int(ended_by.decision.rule), subject, cause(event), event.tail.strip(), ended_by.key
-    )
+    entry = final_entry(job, entries)
+    headline = summary(job.error_message)
+    if entry is None or not isinstance(entry.event, ReplicaExited):
+        return Failure(headline, entry)
+    subject = f"{entry.event.subject.replica_id.words}, incarnation {entry.event.subject.incarnation}"
+    return Failure(headline, entry, subject, cause(entry.event), entry.event.tail.strip())
 
 
 def _decisions(

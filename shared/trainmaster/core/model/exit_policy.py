@@ -1,6 +1,6 @@
 """Exit policies: what a user may change about the rules.
 
-A policy moves exits between rows 8, 9 and 10 of the rule table.
+A policy moves exits between the rules 8, 9 and 10.
 
     preset   default   the rule table as documented
              service   as the old service documented it: every exit of 1 to 127 is permanent
@@ -9,7 +9,7 @@ A policy moves exits between rows 8, 9 and 10 of the rule table.
 
     pauses   whether quick failures are followed by a pause
 
-Rows 1 to 7 come before any policy: an exit that is not the program's fault is never charged.
+The rules 1 to 7 and 14 come before any policy: an exit that is not the program's fault is never charged.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Preset(StrEnum):
 
 
 class ExitAction(StrEnum):
-    """The row of the rule table that an exit is moved to."""
+    """The rule that an exit is moved to."""
 
-    FAIL = "fail"  # row 8
-    RERUN = "rerun"  # row 9
-    RESTART = "restart"  # row 10
+    FAIL = "fail"  # rule 8
+    RERUN = "rerun"  # rule 9
+    RESTART = "restart"  # rule 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,11 @@ def is_news(entry: LedgerEntry) -> bool:
     return not isinstance(entry.decision.action, Ignore) or entry.decision.reason is Reason.QUEUED
 
 
+def final_entry(job: Job, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """Return the entry whose decision ended the job; None if the job has not ended, or if its ledger has expired."""
+    return next((entry for entry in reversed(entries) if entry.at == job.ended_at and is_news(entry)), None)
+
+
 def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:
     """Return the entries to show, each with the number of entries left out before it.
 

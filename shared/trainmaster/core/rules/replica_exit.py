@@ -1,4 +1,4 @@
-"""Exits of replicas (rules 2 to 10): the rows of the rule table in their order, first match wins.
+"""Exits of replicas (rules 2 to 10 and 14): `ROWS` has their rules in the order of judging, first match wins.
 
 Each row is a function from the case to a decision, or to None if the row does not apply. `Row.condition` says in words
 when it applies; `trainmaster why` prints the conditions of the rows that were passed over.
@@ -111,7 +111,7 @@ def _setup_failed(case: Case) -> Decision | None:
 
 
 def _retries_disabled(case: Case) -> Decision | None:
-    """Fail the job, unless the loss of a peer may still explain the exit: rows 9 and 10 limit such exits."""
+    """Fail the job, unless the loss of a peer may still explain the exit: rules 9 and 10 limit such exits."""
     if not case.job.plan.disable_retries:
         return None
     if may_be_collateral(case.job, case.event) and case.replica.restarts_used < RESTARTS_MAX:
@@ -227,6 +227,7 @@ class Row:
     """When the row applies, in words."""
 
 
+# The order counts, not the ids of the rules. The column "order" in docs/rules.md has the same order.
 ROWS: Final = (
     Row(Rule.PRIMARY_DONE, _primary_done, "the primary replica exits 0"),
     Row(Rule.REPLICA_DONE, _replica_done, "the replica exits 0"),

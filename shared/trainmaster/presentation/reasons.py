@@ -1,0 +1,49 @@
+"""What the reasons of decisions mean, and what a user does about them. The text is in reasons.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from trainmaster.core.decisions import Reason
+
+PAGE: Final = "docs/reasons.md"
+_TEXT: Final = Path(__file__).with_suffix(".yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonHelp:
+    """A reason in words. Backquotes enclose code."""
+
+    rules: tuple[int, ...]
+    """Ids of the rules whose decisions have this reason; 0 is the normal course of a job."""
+    means: str
+    do: str = ""
+    """Advice; empty if nothing needs to be done."""
+
+
+@cache
+def reasons_by_topic() -> Mapping[str, Mapping[Reason, ReasonHelp]]:
+    """Return all reasons by topic, in the order in which pages show them."""
+    topics: Mapping[str, Mapping[str, Any]] = yaml.safe_load(_TEXT.read_text(encoding="utf-8"))
+    return {
+        topic: {
+            Reason(name): ReasonHelp(tuple(entry["rules"]), entry["means"], entry.get("do", ""))
+            for name, entry in entries.items()
+        }
+        for topic, entries in topics.items()
+    }
+
+
+def help_on(reason: Reason) -> ReasonHelp:
+    return next(reasons[reason] for reasons in reasons_by_topic().values() if reason in reasons)
+
+
+def advice(reason: Reason) -> str:
+    """Return what to do, and where all reasons are explained: the line with which `trainmaster why` ends."""
+    return f"{help_on(reason).do or help_on(reason).means} More: {PAGE}#{reason}"

@@ -1,0 +1,74 @@
+"""docs/reasons.md explains every reason of a decision, with the rules that use it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import trainmaster.core.rules
+from tests.unit.docs.reasons_page import PAGE, page
+from trainmaster.core.decisions import Reason, Rule
+from trainmaster.presentation.reasons import advice, reasons_by_topic
+
+TEXTS = {reason: text for reasons in reasons_by_topic().values() for reason, text in reasons.items()}
+RULE_OF_HELPER = {
+    "stale": Rule.STALE,
+    "replace_vm": Rule.VM_LOST,
+    "internal_error": Rule.INTERNAL,
+    "_continue": Rule.CAPACITY,
+}
+"""Functions of the rules that decide by one rule, with a reason that they are given."""
+
+
+def test_page_equals_the_text() -> None:
+    """To update it: python -m tests.unit.docs.reasons_page."""
+    assert PAGE.read_text(encoding="utf-8") == page().rstrip() + "\n"
+
+
+def test_every_reason_is_explained_once() -> None:
+    explained = Counter(reason for reasons in reasons_by_topic().values() for reason in reasons)
+    assert explained == Counter(Reason)
+
+
+def decided() -> Iterator[tuple[Rule, Reason]]:
+    """Yield each pair of a rule and a reason that a call in core/rules/ names."""
+    for path in Path(*trainmaster.core.rules.__path__).glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call):
+                named = [ast.unparse(argument) for argument in call.args]
+                rules = [Rule[name.removeprefix("Rule.")] for name in named if re.fullmatch(r"Rule\.\w+", name)]
+                rules += [rule for name, rule in RULE_OF_HELPER.items() if ast.unparse(call.func) == name]
+                reasons = [Reason[name.removeprefix("Reason.")] for name in named if re.fullmatch(r"Reason\.\w+", name)]
+                yield from ((rule, reason) for rule in rules for reason in reasons)
+
+
+@pytest.mark.parametrize(("rule", "reason"), sorted(set(decided())), ids=str)
+def test_explanation_names_the_rule_that_decides(rule: Rule, reason: Reason) -> None:
+    assert int(rule) in TEXTS[reason].rules
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_explanation_is_whole_sentences(reason: Reason) -> None:
+    text = TEXTS[reason]
+    for sentence in filter(None, (text.means, text.do)):
+        assert sentence[0].isupper()
+        assert sentence.endswith(".")
+        assert sentence.count("`") % 2 == 0
+
+
+def test_links_within_the_page_lead_to_its_headings() -> None:
+    headings = {heading.lower().replace(" ", "-") for heading in re.findall(r"(?m)^##+ (.*)", page())}
+    assert set(re.findall(r"\]\(#([^)]+)\)", page())) <= headings
+
+
+def test_advice_links_to_a_section_of_the_page() -> None:
+    line = advice(Reason.OUT_OF_MEMORY)
+    assert line.startswith("Choose a machine type with more memory")
+    assert line.endswith("docs/reasons.md#out_of_memory")
+    assert "\n### out_of_memory\n" in page()
+    assert advice(Reason.CANCELLED_BY_USER).startswith("Someone cancelled the job.")
