@@ -120,7 +120,7 @@ def _ask_installation(regions: list[str]) -> tuple[list[str], PriceList | Unknow
         complain(f"Prices and zones are not known: {error}")
         return regions, Unknown(str(error)), None
     from trainmaster.cli.doctor.checks import open_inspection
-    from trainmaster.gcp.inspection import InspectionError
+    from trainmaster.gcp.tools.inspection import InspectionError
     from trainmaster.settings import settings
     from trainmaster.wiring.price_list import price_list
 

@@ -10,7 +10,7 @@ from tests.support.world import World
 from trainmaster.cli.main import app
 from trainmaster.core.events import CancelRequested, LabelsChanged
 from trainmaster.core.model.job import Label
-from trainmaster.flows.record import record
+from trainmaster.flows.commit.record import record
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
 GOOGLE = "does not have enough resources available"

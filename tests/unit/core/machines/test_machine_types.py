@@ -13,8 +13,8 @@ from trainmaster.core.machines.families import FAMILIES, HYPERDISK_BALANCED, Fam
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import MACHINE_TYPES, find_machine_type, refusal_of
 from trainmaster.core.machines.tpus import CHIPS_PER_HOST, GENERATIONS
-from trainmaster_emulators.compute import scheduling
-from trainmaster_emulators.compute.catalog import ACCELERATOR_TYPES, Catalog, Links
+from trainmaster_emulators.machines import scheduling
+from trainmaster_emulators.machines.catalog import ACCELERATOR_TYPES, Catalog, Links
 
 ZONE: Final = "us-central1-a"
 EMULATOR: Final = Catalog(Links("http://localhost/compute/v1", "my-project"))
@@ -68,7 +68,7 @@ def test_machine_type_of_the_emulator_is_in_the_table_with_the_same_figures(name
 @pytest.mark.parametrize("name", [name for name, machine in MACHINE_TYPES.items() if machine.family.series != "e2"])
 def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(name: str) -> None:
     """The emulator has its own table, so that a wrong figure here cannot agree with itself."""
-    assert name in EMULATED, f"{name} is missing in emulators/trainmaster_emulators/compute/catalog.py"
+    assert name in EMULATED, f"{name} is missing in emulators/trainmaster_emulators/machines/catalog.py"
     words = {Sale.ON_DEMAND: "STANDARD", Sale.SPOT: "SPOT", Sale.RESERVATION: "RESERVATION_BOUND"}
     sales = MACHINE_TYPES[name].family.sales
     sold = scheduling.MODELS.get(name, tuple(words.values()))
@@ -76,7 +76,7 @@ def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(name: 
 
 
 def test_every_gpu_of_the_table_is_in_the_emulator() -> None:
-    assert set(GPUS) == set(ACCELERATOR_TYPES), "compare emulators/trainmaster_emulators/compute/catalog.py"
+    assert set(GPUS) == set(ACCELERATOR_TYPES), "compare emulators/trainmaster_emulators/machines/catalog.py"
     assert {family.gpu for family in FAMILIES if family.gpu} <= set(GPUS)
 
 
