@@ -21,7 +21,7 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
-from trainmaster.flows.authenticate import AuthDeps, Sender, authenticate, authenticate_loss
+from trainmaster.flows.authenticate import AuthDeps, Authenticated, authenticate, authenticate_loss
 from trainmaster.flows.fleet_deps import FleetDeps
 from trainmaster.flows.record import Deps
 from trainmaster.memory.bus import MemoryBus
@@ -88,24 +88,24 @@ class ControlPlane:
     def vm_ready(self, message: Message) -> Delivery:
         def handle() -> None:
             event = agent_messages.decode_vm_ready(message.data)
-            sender = authenticate(event, message, self.auth) if self.auth else Sender()
-            vm_ready.handle(event, self.deps, sender.loaded)
+            authenticated = authenticate(event, message, self.auth) if self.auth else Authenticated()
+            vm_ready.handle(event, self.deps, authenticated.loaded)
 
         return "vm_ready", handle
 
     def replica_exit(self, message: Message) -> Delivery:
         def handle() -> None:
             event = agent_messages.decode_replica_exit(message.data)
-            sender = authenticate(event, message, self.auth) if self.auth else Sender()
-            replica_exit.handle(event, self.deps, sender.loaded)
+            authenticated = authenticate(event, message, self.auth) if self.auth else Authenticated()
+            replica_exit.handle(event, self.deps, authenticated.loaded)
 
         return "replica_exit", handle
 
     def maintenance(self, message: Message) -> Delivery:
         def handle() -> None:
             event = google_events.decode_maintenance(message.data)
-            sender = authenticate_loss(event, message, self.auth) if self.auth else Sender()
-            maintenance.handle(event, self.deps, sender.loaded)
+            authenticated = authenticate_loss(event, message, self.auth) if self.auth else Authenticated()
+            maintenance.handle(event, self.deps, authenticated.loaded)
 
         return "maintenance", handle
 
