@@ -21,7 +21,7 @@ def blocks(language: str) -> list[str]:
 
 def job_file(text: str) -> dict[str, Any]:
     """Return the job file as `submit --package-path` completes it."""
-    document = dict(parse_document(text.encode(), "job.yaml"))
+    document: dict[str, Any] = dict(parse_document(text.encode(), "job.yaml"))
     document["trainingInput"] = {**document["trainingInput"], "packageUris": [PACKAGE]}
     return {"jobId": "waves_1", **document}
 
