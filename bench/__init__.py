@@ -5,5 +5,5 @@
     NAME            one group of measurements each: warm_events, throughput, delivery, gangs, job_cost, many_jobs
     report          the results as a table, as build/bench.json, and as docs/benchmarks.md with its plots
 
-Every time is measured beside a floor in the same run: the same calls to Google's clients without any code of ours.
+Every time is measured with a floor in the same run: the same calls to Google's clients without any code of ours.
 """

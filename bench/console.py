@@ -10,7 +10,7 @@ import re
 import statistics
 import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench import console_browser
 from bench.cloud import Emulators
@@ -32,13 +32,13 @@ def measure(
     """Yield the figures of the list, of a job, of its log and of a tuning job. `updates` of the log are followed."""
     site = ConsoleSite()
     prepare(site, jobs, replicas, trials)
-    pages = page_budgets(jobs, replicas, trials)
+    pages = measured_pages(jobs, replicas, trials)
     yield {"console: static files": Figure(_static_kb(), "kB gz", value_max=STATIC_KB_MAX)}
     cold = f"console: server with a cold cache, job of {replicas} replicas"
     yield {cold: Figure(_cold_ms(site, "/jobs/large"), "ms", value_max=2_500.0)}
-    for name, (path, budget_ms) in pages.items():
-        yield _server(site, name, path, budget_ms, repetitions)
-    yield from console_browser.measure(site, {name: path for name, (path, _) in pages.items()}, updates)
+    for name, page in pages.items():
+        yield _server(site, name, page, repetitions)
+    yield from console_browser.measure(site, {name: page.path for name, page in pages.items()}, updates)
 
 
 def prepare(site: ConsoleSite, jobs: int, replicas: int, trials: int) -> None:
@@ -50,22 +50,30 @@ def prepare(site: ConsoleSite, jobs: int, replicas: int, trials: int) -> None:
     site.tune("tuned", trials, 8)
 
 
-def page_budgets(jobs: int, replicas: int, trials: int) -> dict[str, tuple[str, float]]:
-    """Return the pages: name → path and the budget of the server in milliseconds."""
+class Page(NamedTuple):
+    """A page with its budgets: the server's time in milliseconds, and the number of elements (None: any)."""
+
+    path: str
+    server_ms_max: float
+    elements_max: float | None = None
+
+
+def measured_pages(jobs: int, replicas: int, trials: int) -> dict[str, Page]:
+    """Return the pages that are measured, by name."""
     return {
-        "list of 50 jobs": ("/jobs", SMALL_MS_MAX),
-        f"list of {min(jobs, 1_000)} jobs": (f"/jobs?size={min(jobs, 1_000)}", 1_500.0),
-        "job of 3 replicas": ("/jobs/small", SMALL_MS_MAX),
-        f"job of {replicas} replicas": ("/jobs/large", 800.0),
-        f"job of {replicas} replicas, all lanes": ("/jobs/large?replicas=1", 800.0),
-        "log of 1000 lines": ("/jobs/small/logs", 1_000.0),
-        f"tuning job of {trials} trials": ("/jobs/tuned", 1_000.0),
-        f"tuning job of {trials} trials, one range": ("/jobs/tuned?brush=p0~0.2~0.8", 1_000.0),
+        "list of 50 jobs": Page("/jobs", SMALL_MS_MAX),
+        f"list of {min(jobs, 1_000)} jobs": Page(f"/jobs?size={min(jobs, 1_000)}", 1_500.0),
+        "job of 3 replicas": Page("/jobs/small", SMALL_MS_MAX, ELEMENTS_MAX),
+        f"job of {replicas} replicas": Page("/jobs/large", 800.0, ELEMENTS_MAX),
+        f"job of {replicas} replicas, all lanes": Page("/jobs/large?replicas=1", 800.0, ELEMENTS_MAX),
+        "log of 1000 lines": Page("/jobs/small/logs", 1_000.0),
+        f"tuning job of {trials} trials": Page("/jobs/tuned", 1_000.0),
+        f"tuning job of {trials} trials, one range": Page("/jobs/tuned?brush=p0~0.2~0.8", 1_000.0),
     }
 
 
-def _server(site: ConsoleSite, name: str, path: str, budget_ms: float, repetitions: int) -> Figures:
-    times = []
+def _server(site: ConsoleSite, name: str, page: Page, repetitions: int) -> Figures:
+    path, times = page.path, []
     status, body, headers = site.get(path)
     for _ in range(repetitions):
         began = time.thread_time()
@@ -79,15 +87,11 @@ def _server(site: ConsoleSite, name: str, path: str, budget_ms: float, repetitio
     poll_bytes = len(empty) + sum(len(f"{key}: {value}\r\n") for key, value in sent.items())
     elements = len(re.findall(rb"<[a-z]", body))
     return {
-        f"console: server p95, {name}": Figure(_p95(times), "ms", value_max=budget_ms),
+        f"console: server p95, {name}": Figure(_p95(times), "ms", value_max=page.server_ms_max),
         f"console: HTML, {name}": Figure(len(gzip.compress(body)) / 1_000, "kB gz", value_max=HTML_KB_MAX),
-        f"console: elements, {name}": Figure(elements, "elements", value_max=_elements_max(name)),
+        f"console: elements, {name}": Figure(elements, "elements", value_max=page.elements_max),
         f"console: unchanged poll, {name}": Figure(poll_bytes, "bytes", value_max=POLL_BYTES_MAX),
     }
-
-
-def _elements_max(name: str) -> float | None:
-    return ELEMENTS_MAX if "replicas" in name else None
 
 
 def _p95(values: list[float]) -> float:

@@ -26,7 +26,7 @@ from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
-from trainmaster.messaging.authenticate import AuthDeps, Sender, authenticate, authenticate_loss
+from trainmaster.messaging.authenticate import AuthDeps, Authenticated, authenticate, authenticate_loss
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Bus, Store
 
@@ -88,24 +88,24 @@ class ControlPlane:
     def vm_ready(self, message: Message) -> Delivery:
         def handle() -> None:
             event = agent_messages.decode_vm_ready(message.data)
-            sender = authenticate(event, message, self.auth) if self.auth else Sender()
-            vm_ready.handle(event, self.deps, sender.loaded)
+            authenticated = authenticate(event, message, self.auth) if self.auth else Authenticated()
+            vm_ready.handle(event, self.deps, authenticated.loaded)
 
         return "vm_ready", handle
 
     def replica_exit(self, message: Message) -> Delivery:
         def handle() -> None:
             event = agent_messages.decode_replica_exit(message.data)
-            sender = authenticate(event, message, self.auth) if self.auth else Sender()
-            replica_exit.handle(event, self.deps, sender.loaded)
+            authenticated = authenticate(event, message, self.auth) if self.auth else Authenticated()
+            replica_exit.handle(event, self.deps, authenticated.loaded)
 
         return "replica_exit", handle
 
     def maintenance(self, message: Message) -> Delivery:
         def handle() -> None:
             event = google_events.decode_maintenance(message.data)
-            sender = authenticate_loss(event, message, self.auth) if self.auth else Sender()
-            maintenance.handle(event, self.deps, sender.loaded)
+            authenticated = authenticate_loss(event, message, self.auth) if self.auth else Authenticated()
+            maintenance.handle(event, self.deps, authenticated.loaded)
 
         return "maintenance", handle
 

@@ -1,4 +1,4 @@
-"""One measured figure, and the floor that was measured beside it."""
+"""One measured figure, and the floor that was measured with it."""
 
 from __future__ import annotations
 

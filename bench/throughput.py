@@ -1,4 +1,4 @@
-"""Events per second of one process with eight threads, each with a job of its own, beside as many bare events.
+"""Events per second of one process with eight threads, each with a job of its own, compared with as many bare events.
 
 The events are ready reports of restarted replicas, which cost the same calls as a bare event.
 """

@@ -1,4 +1,4 @@
-"""One event in a warm function: decoded, authenticated, judged, committed and published, beside a bare read and commit.
+"""One event in a warm function: decoded, authenticated, judged, committed and published, compared with bare calls.
 
 The events of one job are handled one after another, and each is followed by one run of the floor. Times are medians.
 

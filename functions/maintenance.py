@@ -20,5 +20,5 @@ def maintenance(request: Request) -> push.Response:
 
 def _handle(message: push.Message) -> None:
     event = decode_maintenance(message.data)
-    sender = authenticate_loss(event, message, auth_deps())
-    flow.handle(event, deps(), sender.loaded)
+    authenticated = authenticate_loss(event, message, auth_deps())
+    flow.handle(event, deps(), authenticated.loaded)

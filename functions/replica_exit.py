@@ -20,5 +20,5 @@ def replica_exit(request: Request) -> push.Response:
 
 def _handle(message: push.Message) -> None:
     event = decode_replica_exit(message.data)
-    sender = authenticate(event, message, auth_deps())
-    flow.handle(event, deps(), sender.loaded)
+    authenticated = authenticate(event, message, auth_deps())
+    flow.handle(event, deps(), authenticated.loaded)

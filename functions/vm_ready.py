@@ -22,5 +22,5 @@ def vm_ready(request: Request) -> push.Response:
 
 def _handle(message: push.Message) -> None:
     event = decode_vm_ready(message.data)
-    sender = authenticate(event, message, auth_deps())
-    flow.handle(replace(event, host_vm=sender.machine), deps(), sender.loaded)
+    authenticated = authenticate(event, message, auth_deps())
+    flow.handle(replace(event, host_vm=authenticated.machine), deps(), authenticated.loaded)

@@ -30,6 +30,7 @@ PAGES: Final = sorted([
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     ROOT / "shared" / "trainmaster" / "algorithms" / "README.md",
     ROOT / "cloudbuild.yaml",
     ROOT / "cloudbuild.deliver.yaml",
@@ -114,7 +115,7 @@ def check_trainmaster(words: tuple[str, ...]) -> None:
     rest = list(words[1:])
     while hasattr(command, "get_command") and rest and command.get_command(None, rest[0]):
         command = command.get_command(None, rest.pop(0))
-    if hasattr(command, "get_command") and rest and not PROSE.search(rest[0]):
+    if hasattr(command, "get_command") and rest and not rest[0].startswith("--") and not PROSE.search(rest[0]):
         raise WrongError(f"trainmaster has no command {rest[0]!r} there")
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for flag, _ in _flags(rest):
@@ -197,6 +198,7 @@ def test_commands_are_extracted_from_markdown_yaml_and_terraform() -> None:
         "trainmaster job list",
         "trainmaster jobs list --most 3",
         "trainmaster local begin",
+        "trainmaster --versions",
         "make trian",
         "make run FAULT=1",
         "terraform destory",

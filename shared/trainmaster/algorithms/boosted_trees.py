@@ -60,8 +60,9 @@ def _preprocess(values: Values) -> Parts:
     tables: dict[str, pd.DataFrame] = {}
     for name in PARTS:
         table = prepared.part(name)
-        features, targets = encode(table, prepared.metadata), table[0].to_numpy(dtype=np.float64)
-        tables[name] = pd.concat([table[0], pd.DataFrame(features)], axis=1)
+        target = table[0]  # the first column, see tabular/read_csv.py
+        features, targets = encode(table, prepared.metadata), target.to_numpy(dtype=np.float64)
+        tables[name] = pd.concat([target, pd.DataFrame(features)], axis=1)
         parts[name] = Matrix(features, targets) if len(table) else None
     write_processed_data(job_dir, prepared, tables)
     training = parts["training"]

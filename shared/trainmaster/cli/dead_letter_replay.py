@@ -40,20 +40,20 @@ def replay_agent_event(letter: DeadLetter) -> bool:
 
 def _handle_vm_ready(message: Message) -> None:
     event = decode_vm_ready(message.data)
-    sender = authenticate(event, message, _auth_deps())
-    vm_ready.handle(replace(event, host_vm=sender.machine), core_services.deps(), sender.loaded)
+    authenticated = authenticate(event, message, _auth_deps())
+    vm_ready.handle(replace(event, host_vm=authenticated.machine), core_services.deps(), authenticated.loaded)
 
 
 def _handle_replica_exit(message: Message) -> None:
     event = decode_replica_exit(message.data)
-    sender = authenticate(event, message, _auth_deps())
-    replica_exit.handle(event, core_services.deps(), sender.loaded)
+    authenticated = authenticate(event, message, _auth_deps())
+    replica_exit.handle(event, core_services.deps(), authenticated.loaded)
 
 
 def _handle_maintenance(message: Message) -> None:
     event = decode_maintenance(message.data)
-    sender = authenticate_loss(event, message, _auth_deps())
-    maintenance.handle(event, core_services.deps(), sender.loaded)
+    authenticated = authenticate_loss(event, message, _auth_deps())
+    maintenance.handle(event, core_services.deps(), authenticated.loaded)
 
 
 HANDLERS: Final[dict[str, Callable[[Message], None]]] = {

@@ -15,13 +15,12 @@ from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.reporting.explain import (
-    concerns,
-    condense,
+    budget_changes,
     differences,
     final_entry,
-    is_news,
     next_steps,
     rules_passed_over,
+    shown_entries,
 )
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
@@ -44,13 +43,11 @@ def why(
     state = find_job(store, job_id)
     replica_id = parse_replica(replica, state) if replica else None
     ledger = store.ledger(job_id)
-    entries = [entry for entry in ledger if replica_id is None or concerns(entry, replica_id)]
     if replica_id is None:
         say(f"{state.job.job_id} was submitted {describe_origin(state.job)}.")
         if state.job.error_message:
             say(f"{state.job.state}: {summary(state.job.error_message)}")
-    condensed = condense(entry for entry in entries if is_news(entry))
-    for entry, omitted in tuple((entry, 0) for entry in entries) if everything else condensed:
+    for entry, omitted in shown_entries(ledger, replica_id, everything=everything):
         if omitted:
             say(f"            {omitted} similar capacity errors are omitted (--all shows them)")
         _print_entry(entry, with_rules_passed_over=everything)
@@ -111,10 +108,8 @@ def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
     if with_rules_passed_over and entry.decision.rule > Rule.STALE:
         for skipped, condition in rules_passed_over(entry):
             say(f"            not rule {int(skipped)} ({condition})")
-    before, after = entry.before, entry.after
-    for name in ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral"):
-        if getattr(before, name) != getattr(after, name) and after.attempt == before.attempt:
-            say(f"            {name.replace('_', ' ')}: {getattr(before, name)} -> {getattr(after, name)}")
+    for name, before, after in budget_changes(entry):
+        say(f"            {name}: {before} -> {after}")
     if requests := [effect for effect in entry.effects if effect is not Effect.NOTIFY]:
         confirmed = f"confirmed at {entry.done_at:%H:%M:%S}" if entry.done_at else "not confirmed yet"
         say(f"            effects: {', '.join(requests)}, {confirmed}")

@@ -83,13 +83,13 @@ def jobs_json() -> dict[str, Any]:
 @routes.get("/jobs/<job_id>")
 def job(job_id: str) -> Response:
     view = View(
-        request.args.get("replica", ""),
-        _flag("all"),
-        _flag("replicas"),
-        _flag("table"),
-        _flag("gaps"),
-        request.args.get("from", ""),
-        request.args.get("to", ""),
+        replica=request.args.get("replica", ""),
+        with_ignored=_flag("all"),
+        with_all_replicas=_flag("replicas"),
+        with_whole_table=_flag("table"),
+        with_gaps=_flag("gaps"),
+        start=request.args.get("from", ""),
+        end=request.args.get("to", ""),
     )
     page = read_job_page(console_of_app(), job_id, view)
     poll_s = None if page.job.state.is_terminal else POLL_JOB_S

@@ -53,7 +53,7 @@ def render_page(template: str, poll_s: int | None = None, *, status: int = HTTPS
 
 @cache
 def asset(name: str) -> str:
-    """Return the address of a static file, with its hash, so that browsers may keep it for ever."""
+    """Return the address of a static file, with its hash, so that browsers may keep it."""
     return f"{ASSETS}/{name}?{hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]}"
 
 

@@ -92,7 +92,7 @@ def _resolve(
     job_id = job.job_id or default_job_id
     if job_id is None and isinstance(job, VertexCustomJob) and job.display_name:
         job_id = nearest_job_id(job.display_name)
-    if job_id is not None or not problems.affect(_DISPLAY_NAME_PATH):
+    if job_id is not None or not problems.has_any_at(_DISPLAY_NAME_PATH):
         check_job_id(job_id, problems)
     check_labels(job.labels, problems)
     check_supported(job, problems)

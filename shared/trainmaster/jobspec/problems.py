@@ -75,7 +75,10 @@ def yaml_line(example: Mapping[str, object]) -> str:
 
 @dataclass
 class Spelling:
-    """How the sender spelled the names of known fields. An empty spelling is a level that the sender left out."""
+    """How the sender spelled the names of known fields.
+
+    A name is empty if the sender left this level out (a body without `trainingInput:`).
+    """
 
     names: dict[FieldPath, str] = field(default_factory=dict)
 
@@ -141,8 +144,8 @@ class Problems:
         """Record that the sender probably meant this field: its absence is then not a second problem."""
         self._misspelled.add(self.spelled_path(path))
 
-    def affect(self, *paths: FieldPath) -> bool:
-        """Return True if the value at any path is unknown: it, something around it or in it has a problem."""
+    def has_any_at(self, *paths: FieldPath) -> bool:
+        """Whether the value at any path is unknown: it, something around it or in it has a problem."""
         for path in paths:
             spelled = self.spelled_path(path)
             is_inside_affected = any(name.startswith((f"{spelled}.", f"{spelled}[")) for name in self._by_field)

@@ -52,8 +52,8 @@ class AuthDeps:
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
-    """The authenticated sender of an event."""
+class Authenticated:
+    """Who sent an event, and what the check has read of the job."""
 
     machine: str = ""
     """The host of a slice that sent the event, as `PROJECT/INSTANCE_ID`; empty for a VM."""
@@ -61,13 +61,13 @@ class Sender:
     """The documents that the check has read: the job, and the replica that the event is about."""
 
 
-def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> Sender:
-    """Return the sender of the event.
+def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> Authenticated:
+    """Return the machine that sent the event, with the documents that were read.
 
     Raises IdentityError unless the event's own replica sent the message, and TemporaryError for network errors.
     """
     if not deps.account:
-        return Sender()
+        return Authenticated()
     token = read_token(message.attributes)
     if not token:
         raise IdentityError("identity: the event carries no token")
@@ -82,12 +82,12 @@ def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps
     _check_time(claims, message)
     group = next((group for group in job.plan.groups if group.task_type == subject.replica_id.task_type), None)
     if group is not None and group.tpu is not None:
-        return Sender(_check_host(claims, subject, replica, group.hosts, deps.project), loaded)
+        return Authenticated(_check_host(claims, subject, replica, group.hosts, deps.project), loaded)
     _check_vm(claims, subject, replica, job, deps.project)
-    return Sender(loaded=loaded)
+    return Authenticated(loaded=loaded)
 
 
-def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthDeps) -> Sender:
+def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthDeps) -> Authenticated:
     """Authenticate an agent's maintenance message, or an entry of Compute Engine's audit log.
 
     Entries of the audit log have no token. They must come through a topic of their own, to which VMs cannot publish,
@@ -99,7 +99,7 @@ def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthD
         raise IdentityError(f"identity: an audit log entry must come through the topic {topics.SYSTEM_EVENTS}")
     if deps.account and event.log != log_name(deps.project):
         raise IdentityError(f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}")
-    return Sender()
+    return Authenticated()
 
 
 def read_token(attributes: Mapping[str, str]) -> str:
@@ -120,12 +120,12 @@ def expected_audience(project: str, subject: IncarnationRef) -> str:
 def _check_audience(claims: Claims, subject: IncarnationRef, project: str) -> None:
     expected = expected_audience(project, subject)
     if claims.audience != expected:
-        raise IdentityError(f"identity: the token is for {claims.audience!r}, but the event is of {expected!r}")
+        raise IdentityError(f"identity: the token is for {claims.audience!r}, but the event belongs to {expected!r}")
 
 
 def _check_account(claims: Claims, account: str) -> None:
     if claims.account != account:
-        raise IdentityError(f"identity: the token is of {claims.account!r}, but the job's VMs run as {account!r}")
+        raise IdentityError(f"identity: the token belongs to {claims.account!r}, but the job's VMs run as {account!r}")
 
 
 def _check_time(claims: Claims, message: Message) -> None:
@@ -140,12 +140,14 @@ def _check_vm(claims: Claims, subject: IncarnationRef, replica: Replica | None, 
     claimed = (claims.project, claims.zone, claims.instance_name, claims.instance_id)
     expected = (project, subject.vm.zone, vm_name(subject.job_id, subject.replica_id), subject.vm.instance_id)
     if claimed != expected or subject.host is not None:
-        raise IdentityError(f"identity: the token is of VM {claimed}, but the event is of {expected}")
+        raise IdentityError(f"identity: the token belongs to VM {claimed}, but the event belongs to {expected}")
     if subject.vm.zone not in job.plan.zones:
-        raise IdentityError(f"identity: the token is of a VM in {subject.vm.zone}, not in {job.plan.zones}")
+        raise IdentityError(f"identity: the token belongs to a VM in {subject.vm.zone}, not in {job.plan.zones}")
     known = replica.instance_id if replica and replica.vm_generation == subject.vm_generation else None
     if known not in (None, claims.instance_id):
-        raise IdentityError(f"identity: the token is of VM {claims.instance_id}, but the replica runs on VM {known}")
+        raise IdentityError(
+            f"identity: the token belongs to VM {claims.instance_id}, but the replica runs on VM {known}"
+        )
 
 
 def _check_host(claims: Claims, subject: IncarnationRef, replica: Replica | None, hosts: int, project: str) -> str:
@@ -158,10 +160,12 @@ def _check_host(claims: Claims, subject: IncarnationRef, replica: Replica | None
         raise IdentityError("identity: the token of a slice's host must name its machine (format=full)")
     machine, host = f"{claims.project}/{claims.instance_id}", subject.host or 0
     if claims.project == project and job_hash_in(claims.instance_name) is not None:
-        raise IdentityError(f"identity: the token is of VM {claims.instance_name}, which is not a host of a TPU slice")
+        raise IdentityError(
+            f"identity: the token belongs to VM {claims.instance_name}, which is not a host of a TPU slice"
+        )
     if host >= hosts:
-        raise IdentityError(f"identity: the event is of host {host}, but the slice has {hosts}")
+        raise IdentityError(f"identity: the event belongs to host {host}, but the slice has {hosts}")
     known = replica.host_vm(host) if replica and replica.vm_generation == subject.vm_generation else None
     if known not in (None, machine):
-        raise IdentityError(f"identity: the token is of machine {machine}, but host {host} runs on {known}")
+        raise IdentityError(f"identity: the token belongs to machine {machine}, but host {host} runs on {known}")
     return machine

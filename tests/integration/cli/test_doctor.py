@@ -138,7 +138,7 @@ def test_complete_installation_has_no_problems(installation: Installation) -> No
     assert f"ok   quota CPUS in {REGION}: 8 of 72" in lines
     assert f"ok   quota SSD_TOTAL_GB in {REGION}: 0 of 500 (enough for 5 replicas with default disks)" in lines
     (limited,) = [line for line in lines if line.startswith("! ")]
-    assert f"that need NVIDIA_T4_GPUS wait for ever: these quotas are 0 in {REGION}" in limited
+    assert f"that need NVIDIA_T4_GPUS wait indefinitely: these quotas are 0 in {REGION}" in limited
     assert {f"ok   topic {topic} and its subscription" for topic in EVENT_TOPICS} <= set(lines)
     assert f"ok   topic {topics.JOB_STATE}" in lines
 

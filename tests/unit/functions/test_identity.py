@@ -41,10 +41,14 @@ FORGERIES: list[tuple[str, Callable[[Sender], str | None], str]] = [
     ("signed with other keys", lambda sender: sender.token(issuer=TokenIssuer()), "not signed by Google"),
     ("expired", lambda sender: sender.token(at=NOW - timedelta(hours=2)), "was valid until"),
     ("not yet valid", lambda sender: sender.token(at=NOW + timedelta(hours=2)), "was valid until"),
-    ("of another VM", lambda sender: sender.token(instance_name=vm_name("digits_1", WORKER_1)), "the token is of VM"),
-    ("of another VM of that name", lambda sender: sender.token(instance_id=4711), "the token is of VM"),
-    ("of a VM in another zone", lambda sender: sender.token(zone="us-central1-f"), "the token is of VM"),
-    ("of another project", lambda sender: sender.token(project="your-project"), "the token is of VM"),
+    (
+        "of another VM",
+        lambda sender: sender.token(instance_name=vm_name("digits_1", WORKER_1)),
+        "the token belongs to VM",
+    ),
+    ("of another VM of that name", lambda sender: sender.token(instance_id=4711), "the token belongs to VM"),
+    ("of a VM in another zone", lambda sender: sender.token(zone="us-central1-f"), "the token belongs to VM"),
+    ("of another project", lambda sender: sender.token(project="your-project"), "the token belongs to VM"),
     ("of another account", lambda sender: sender.token(email="x@my-project.iam.gserviceaccount.com"), "VMs run as"),
     (
         "for another incarnation",
@@ -109,7 +113,7 @@ def test_vm_of_the_replicas_name_cannot_act_for_a_replica_that_reported(sender: 
 def test_vm_in_a_zone_that_the_job_does_not_use_is_refused(sender: Sender) -> None:
     vm = {**sender.world.message_fields(WORKER_0)["vm"], "zone": "europe-west4-a"}  # type: ignore[dict-item]
     sender.send(sender.token(zone="europe-west4-a"), vm=vm)
-    assert "the token is of a VM in europe-west4-a" in sender.reasons()[0]
+    assert "the token belongs to a VM in europe-west4-a" in sender.reasons()[0]
     assert sender.state is ReplicaState.WAITING
 
 

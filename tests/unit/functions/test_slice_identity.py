@@ -101,7 +101,7 @@ def test_replaced_slice_reports_from_other_machines(slice_sender: Sender) -> Non
 def test_event_of_a_host_that_the_slice_does_not_have_is_refused(slice_sender: Sender) -> None:
     audience = "trainmaster/my-project/slices_1/1/worker/0/1"
     slice_sender.send(slice_sender.token(audience=audience, **HOST), host=1)
-    assert "the event is of host 1, but the slice has 1" in slice_sender.reasons()[0]
+    assert "the event belongs to host 1, but the slice has 1" in slice_sender.reasons()[0]
 
 
 @pytest.fixture
@@ -145,6 +145,6 @@ def test_slice_must_have_the_jobs_own_account(own_account_sender: Sender) -> Non
 
 def test_host_number_in_an_event_does_not_make_a_vm_a_slice(sender: Sender) -> None:
     assert sender.send(sender.token(instance_name="t1v-n-1-w-0"), host=0) == 204
-    assert "the token is of VM" in sender.reasons()[0]
+    assert "the token belongs to VM" in sender.reasons()[0]
     sender.send(sender.token(), host=0)
-    assert "the token is of VM" in sender.reasons()[0]
+    assert "the token belongs to VM" in sender.reasons()[0]

@@ -80,7 +80,7 @@ def call(
 
 
 def backoffs(cap_s: float, base_s: float = 0.5) -> Iterator[float]:
-    """Yield delays in seconds for ever: they double up to `cap_s`, with jitter, so that VMs do not retry in step."""
+    """Yield delays in seconds without end: they double up to `cap_s`, with jitter, so that VMs do not retry in step."""
     wait = base_s
     while True:
         yield min(wait, cap_s) * _JITTER.uniform(0.5, 1.0)

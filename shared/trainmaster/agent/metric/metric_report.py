@@ -44,7 +44,7 @@ class MetricReport:
         self._has_failed = False
 
     def run(self) -> NoReturn:
-        """Write new measurements for ever, in its own thread."""
+        """Write new measurements without end, in its own thread."""
         while True:
             time.sleep(INTERVAL_S)
             self.write_new()

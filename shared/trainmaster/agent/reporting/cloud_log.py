@@ -139,7 +139,7 @@ class CloudLog:
             self._flushing -= 1
 
     def run(self) -> NoReturn:
-        """Send for ever, in its own thread."""
+        """Send without end, in its own thread."""
         changed = self._buffer.changed
         while True:
             with changed:

@@ -116,7 +116,7 @@ class Outbox:
             return self._changed.wait_for(lambda: not self._events, timeout)
 
     def run(self) -> NoReturn:
-        """Publish for ever, in its own thread."""
+        """Publish without end, in its own thread."""
         waits = backoffs(30.0)
         while True:
             head = self._next_event()
@@ -169,7 +169,7 @@ class Outbox:
 
 
 def repeat_intervals(first_s: float, event: Event) -> Iterator[float]:
-    """Yield the times between repeats for ever, with jitter, so that VMs do not repeat in step.
+    """Yield the times between repeats without end, with jitter, so that VMs do not repeat in step.
 
     A replica waits idle for the answer to its exit. A program that runs is well without an answer: the repeats of its
     vm-ready become rarer.

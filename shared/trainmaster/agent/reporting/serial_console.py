@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LINE_MAX = 60 << 10
 """In bytes. Longer lines are broken: Google's runner of startup scripts, which reads the agent's stdout, stops reading
-for ever at a line of 64 KiB. A progress bar is one line until its end. Source: issues 149 and 215 of
+for good at a line of 64 KiB. A progress bar is one line until its end. Source: issues 149 and 215 of
 GoogleCloudPlatform/guest-agent."""
 
 

@@ -109,7 +109,7 @@ def _check_quotas(spec: AcceptedSpec, inspection: Inspection) -> Iterator[Findin
             continue
         text = f"quota {metric}: the job needs {needed:g}, and {quota.limit - quota.used:g} of {quota.limit:g} are left"
         if needed > quota.limit:
-            yield problem(text, "the job would wait for ever: request a higher quota, or fewer or other machines")
+            yield problem(text, "the job would wait indefinitely: request a higher quota, or fewer or other machines")
         elif needed > quota.limit - quota.used:
             yield limit(text, "the job waits until other VMs are deleted")
         else:

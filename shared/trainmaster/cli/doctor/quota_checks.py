@@ -55,7 +55,7 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
     if absent:
         command = _request(project, region, absent[0], GPUS)
         yield limit(
-            f"jobs that need {' or '.join(absent)} wait for ever: these quotas are 0{where}",
+            f"jobs that need {' or '.join(absent)} wait indefinitely: these quotas are 0{where}",
             f"request one if you need it, which takes up to two days: `{command}`",
         )
 

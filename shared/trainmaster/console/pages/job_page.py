@@ -24,7 +24,7 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, State
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import tuning_job_id
-from trainmaster.core.reporting.explain import concerns, condense, final_entry, is_news, next_steps, rules_passed_over
+from trainmaster.core.reporting.explain import budget_changes, final_entry, next_steps, rules_passed_over, shown_entries
 from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
@@ -35,7 +35,6 @@ from trainmaster.presentation.reasons import help_on
 
 DECISIONS_MAX: Final = 400
 """Decisions on the page. A note has the number of older ones."""
-COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +180,7 @@ def _decisions(
     entries: tuple[LedgerEntry, ...], replica_id: ReplicaId | None, view: View
 ) -> tuple[tuple[DecisionRow, ...], int]:
     """Return the newest decisions in the order of their commits, and the number of older ones."""
-    chosen = [entry for entry in entries if replica_id is None or concerns(entry, replica_id)]
-    shown = (
-        tuple((entry, 0) for entry in chosen)
-        if view.with_ignored
-        else condense(entry for entry in chosen if is_news(entry))
-    )
+    shown = shown_entries(entries, replica_id, everything=view.with_ignored)
     newest = shown[-DECISIONS_MAX:]
     rows = tuple(_decision(entry, omitted, with_rules=view.with_ignored) for entry, omitted in newest)
     return rows, len(shown) - len(newest)
@@ -194,12 +188,7 @@ def _decisions(
 
 def _decision(entry: LedgerEntry, omitted: int, *, with_rules: bool) -> DecisionRow:
     subject = getattr(entry.event, "subject", None)
-    before, after = entry.before, entry.after
-    changes = tuple(
-        f"{name.replace('_', ' ')}: {getattr(before, name)} → {getattr(after, name)}"
-        for name in COUNTERS
-        if getattr(before, name) != getattr(after, name) and before.attempt == after.attempt
-    )
+    changes = tuple(f"{name}: {before} → {after}" for name, before, after in budget_changes(entry))
     passed_over = rules_passed_over(entry) if with_rules and entry.decision.rule > Rule.STALE else ()
     return DecisionRow(entry, omitted, str(subject.replica_id) if subject else "", changes, passed_over)
 

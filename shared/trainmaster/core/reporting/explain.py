@@ -29,6 +29,8 @@ CAPACITY_ERRORS_SHOWN: Final = 8
 MEASUREMENTS_SHOWN: Final = 1
 """Entries in a row with measurements of running trials that are shown, besides the last one."""
 
+_COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral")
+
 ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
 
 _WAITS_FOR: Final = {
@@ -62,6 +64,23 @@ def is_news(entry: LedgerEntry) -> bool:
 def final_entry(job: Job, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
     """Return the entry whose decision ended the job; None if the job has not ended, or if its ledger has expired."""
     return next((entry for entry in reversed(entries) if entry.at == job.ended_at and is_news(entry)), None)
+
+
+def shown_entries(
+    entries: Iterable[LedgerEntry], replica_id: ReplicaId | None, *, everything: bool
+) -> tuple[tuple[LedgerEntry, int], ...]:
+    """Return the entries about a replica, or all, in the form of `condense`. `everything`: without leaving any out."""
+    chosen = [entry for entry in entries if replica_id is None or concerns(entry, replica_id)]
+    return tuple((entry, 0) for entry in chosen) if everything else condense(filter(is_news, chosen))
+
+
+def budget_changes(entry: LedgerEntry) -> tuple[tuple[str, int, int], ...]:
+    """Return the counters of an attempt that the decision changed: name in words, before, after."""
+    before, after = entry.before, entry.after
+    if before.attempt != after.attempt:
+        return ()
+    pairs = ((name, getattr(before, name), getattr(after, name)) for name in _COUNTERS)
+    return tuple((name.replace("_", " "), old, new) for name, old, new in pairs if old != new)
 
 
 def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:

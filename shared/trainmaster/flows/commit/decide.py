@@ -35,7 +35,7 @@ def _read_lost_peers(
 ) -> tuple[Loaded, Decision]:
     """Read lost peers of the replica until one of them explains its exit, and return the decision with them.
 
-    After one loss in a gang of N, each of the N exits reads one peer. A peer that is lost beside this reading is found
+    After one loss in a gang of N, each of the N exits reads one peer. A peer that is lost at the same time is found
     by `trainmaster.core.rules.explained_charge`.
     """
     state = loaded.state

@@ -1,4 +1,4 @@
-"""What only the flow `provision` may use, beside the dependencies of every flow."""
+"""What only the flow `provision` may use, in addition to the dependencies of every flow."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def check_arguments(
     substitutions: list[Substitution],
 ) -> None:
     """Check the arguments, and note those that have another effect than on the service."""
-    if problems.affect(_ARGS_PATH):
+    if problems.has_any_at(_ARGS_PATH):
         return
     table, tuned = TABLES[algorithm.name], _check_tuned(algorithm, training, problems)
     try:

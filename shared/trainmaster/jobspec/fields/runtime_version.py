@@ -72,7 +72,7 @@ def _check_python(
     problems: Problems,
     substitutions: list[Substitution],
 ) -> None:
-    if requested is None or requested == runtime.python or problems.affect(RUNTIME_PATH):
+    if requested is None or requested == runtime.python or problems.has_any_at(RUNTIME_PATH):
         return
     if requested in allowed:
         reason = f"The runtime {runtime.name} has Python {runtime.python} only."

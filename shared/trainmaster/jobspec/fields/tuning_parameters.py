@@ -101,7 +101,7 @@ def _check_name(request: ParameterRequest, first_with_name: dict[str, int], inde
 
 def _check_categories(request: ParameterRequest, problems: Problems) -> None:
     values, path = request.categories, request.paths.values
-    if not values and not problems.affect(path):
+    if not values and not problems.has_any_at(path):
         problems.add(path, "is required", ["adam", "sgd"])
     elif len(values) > VALUES_MAX:
         problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
@@ -113,7 +113,7 @@ def _check_categories(request: ParameterRequest, problems: Problems) -> None:
 def _check_discrete(request: ParameterRequest, problems: Problems) -> None:
     values, path = request.numbers, request.paths.values
     if not values:
-        if not problems.affect(path):
+        if not problems.has_any_at(path):
             problems.add(path, "is required", [16, 32, 64])
     elif len(values) > VALUES_MAX:
         problems.add_text(path, f"has {len(values)} values, more than {VALUES_MAX}", "fewer values")
@@ -133,7 +133,7 @@ def _check_range(request: ParameterRequest, problems: Problems) -> None:
             problems.add(path, f"must be a whole number for INTEGER, not {quoted(value)}", round(value))
         elif abs(value) > DOUBLE_MAX:
             problems.add(path, f"must be from -{DOUBLE_MAX} to {DOUBLE_MAX}, not {quoted(value)}", example)
-    if low is None or high is None or problems.affect(paths.low, paths.high):
+    if low is None or high is None or problems.has_any_at(paths.low, paths.high):
         return
     if low > high:
         problems.add(paths.high, f"must be at least minValue, which is {format_number(low)}", _shortest(low))

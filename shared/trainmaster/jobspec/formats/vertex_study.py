@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, get_args
 
 from trainmaster.jobspec.formats.ai_platform import OptionalAlgorithm, OptionalGoal, ScaleType, TrialCount
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
@@ -33,10 +33,9 @@ class ObservationNoise(StrEnum):
     HIGH = "HIGH"
 
 
-OptionalScale = Annotated[
-    Literal[ScaleType.UNIT_LINEAR_SCALE, ScaleType.UNIT_LOG_SCALE, ScaleType.UNIT_REVERSE_LOG_SCALE] | None,
-    one_of(tuple(ScaleType)[1:]),
-]
+_Scale = Literal[ScaleType.UNIT_LINEAR_SCALE, ScaleType.UNIT_LOG_SCALE, ScaleType.UNIT_REVERSE_LOG_SCALE]
+"""Vertex AI has no scale `NONE`: it leaves the field out."""
+OptionalScale = Annotated[_Scale | None, one_of(get_args(_Scale))]
 
 _RATE: Final = {"parameterId": "learning-rate", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 0.1}}
 _METRIC: Final = {"metricId": "accuracy", "goal": "MAXIMIZE"}

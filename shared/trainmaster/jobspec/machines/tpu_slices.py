@@ -14,7 +14,7 @@ from trainmaster.jobspec.problems import Problems, quoted
 def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
     """Return the slice of a role whose machine is a TPU; None if the request has a problem."""
     paths = role.paths
-    if problems.affect(paths.accelerator, paths.accelerator_type, paths.accelerator_count):
+    if problems.has_any_at(paths.accelerator, paths.accelerator_type, paths.accelerator_count):
         return None
     size = None
     if role.accelerator is not None:

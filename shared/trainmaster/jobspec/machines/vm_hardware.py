@@ -98,7 +98,7 @@ class HardwareResolver:
     def _gpus_of(self, machine: str) -> Accelerator | None:
         """Return the GPUs of a Compute Engine machine type: the built-in ones, or those that the job attaches."""
         built_in, paths = BUILT_IN_GPUS.get(machine), self._paths
-        is_unknown = self._problems.affect(paths.accelerator, paths.accelerator_type, paths.accelerator_count)
+        is_unknown = self._problems.has_any_at(paths.accelerator, paths.accelerator_type, paths.accelerator_count)
         if self._role.accelerator is None or is_unknown:
             return _accelerator(built_in) if built_in else None
         gpu = self._requested_gpu(self._role.accelerator, machine)

@@ -32,7 +32,7 @@ class Level(BaseModel):
     dropped: ClassVar[Mapping[str, str]] = {}
     """Field without effect here → why it is not needed."""
     refused: ClassVar[Mapping[str, str]] = {}
-    """Field that is not supported → what to do instead."""
+    """Field that is not supported → what to do instead, which follows "FIELD is not supported: "."""
 
 
 AnyLevel = TypeVar("AnyLevel", bound=Level)

@@ -58,7 +58,7 @@ class PodSpec(Level):
     }
     refused: ClassVar[Mapping[str, str]] = {
         "initContainers": "do their work at the beginning of the program",
-        "serviceAccount": "it is the old name of serviceAccountName",
+        "serviceAccount": "use serviceAccountName, which replaced it",
         "activeDeadlineSeconds": "set the deadline of the whole job",
         "hostPID": "a program sees its own processes only",
         "hostAliases": "use names that DNS resolves",

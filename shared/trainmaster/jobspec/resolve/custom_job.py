@@ -74,7 +74,7 @@ def _is_empty(pool: WorkerPoolSpec) -> bool:
 
 
 def _request_roles(pools: Sequence[WorkerPoolSpec], problems: Problems) -> tuple[RoleRequest, ...]:
-    if problems.affect(POOLS_PATH) and not pools:
+    if problems.has_any_at(POOLS_PATH) and not pools:
         return ()
     if len(pools) > len(_POOL_TYPES):
         roles = "primary, workers, parameter servers and evaluators"

@@ -39,7 +39,7 @@ def resolve_hyperparameters(training: TrainingInput, problems: Problems) -> Tuni
     spec = training.hyperparameters
     if spec is None:
         return None
-    if not spec.params and not problems.affect((*_PATH, "params")):
+    if not spec.params and not problems.has_any_at((*_PATH, "params")):
         problems.add((*_PATH, "params"), "is required", [{"parameterName": "learning-rate", "type": "DOUBLE"}])
     requests = [_request_parameter(param, index, problems) for index, param in enumerate(spec.params)]
     parameters = resolve_parameters(requests, problems)

@@ -43,7 +43,7 @@ def request_roles(
     training: TrainingInput, primary: TaskType, problems: Problems, substitutions: list[Substitution]
 ) -> tuple[RoleRequest, ...]:
     """Return the roles that have replicas. `primary`: the task type of the master."""
-    if problems.affect(_TIER_PATH):
+    if problems.has_any_at(_TIER_PATH):
         return ()
     roles = _all_roles(training, primary)
     if training.scale_tier is ScaleTier.CUSTOM:
@@ -110,7 +110,7 @@ def _refuse_custom_fields(roles: tuple[RoleRequest, ...], problems: Problems) ->
 def _check_custom(roles: tuple[RoleRequest, ...], problems: Problems) -> None:
     for role in roles:
         type_path, count_path, is_master = role.paths.machine, role.paths.count, role.name == "master"
-        if problems.affect(type_path) or (not is_master and problems.affect(count_path)):
+        if problems.has_any_at(type_path) or (not is_master and problems.has_any_at(count_path)):
             continue
         if role.machine is None and role.count > 0:
             count_name = problems.spelled_path(count_path)
@@ -151,7 +151,7 @@ def _move_to_tpu_host(
         field = problems.spelled_path(_TIER_PATH)
         substitutions.append(Substitution(field, requested, _TPU_HOST, _TPU_HOST_REASON))
     drives_tpu = worker.machine in TPU_MACHINES and worker.count != 0 and not master.is_tpu
-    if not drives_tpu or problems.affect(worker.paths.count):
+    if not drives_tpu or problems.has_any_at(worker.paths.count):
         return roles
     if worker.count != 1:
         problem = f"must be 1 for {worker.machine}, not {worker.count}: a job can have one Cloud TPU of this kind"

@@ -38,7 +38,7 @@ def resolve_study(job: VertexTuningJob, problems: Problems, substitutions: list[
     study = job.study_spec
     require(job.max_trial_count, ("maxTrialCount",), problems)
     require(job.parallel_trial_count, ("parallelTrialCount",), problems)
-    if not study.parameters and not problems.affect((*_PATH, "parameters")):
+    if not study.parameters and not problems.has_any_at((*_PATH, "parameters")):
         require(None, (*_PATH, "parameters"), problems)
     _note_ignored_fields(study, problems, substitutions)
     requests = [_request_parameter(parameter, index, problems) for index, parameter in enumerate(study.parameters)]
@@ -65,7 +65,7 @@ def resolve_study(job: VertexTuningJob, problems: Problems, substitutions: list[
 def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
     path, metrics = (*_PATH, "metrics"), study.metrics
     if not metrics:
-        if not problems.affect(path):
+        if not problems.has_any_at(path):
             require(None, path, problems)
         return StudyMetric()
     if len(metrics) > 1:
@@ -114,7 +114,7 @@ def _request_parameter(spec: StudyParameter, index: int, problems: Problems) -> 
         "discreteValueSpec": spec.discrete_value_spec,
     }
     given = [name for name, value in value_specs.items() if value is not None]
-    if len(given) != 1 and not problems.affect(path):
+    if len(given) != 1 and not problems.has_any_at(path):
         problem = f"has {' and '.join(given) or 'no values to try'}; it needs exactly one of {', '.join(_KINDS)}"
         problems.add_text(path, problem, "doubleValueSpec: {minValue: 0.0001, maxValue: 0.1}")
     name = given[0] if len(given) == 1 else "doubleValueSpec"

@@ -93,7 +93,7 @@ def _uses_container(training: TrainingInput, problems: Problems) -> bool:
     """Return True if the job runs a container image, except one of Google's prebuilt images that runs a package."""
     image = training.master_config.image_uri
     if image is None:
-        return problems.affect(IMAGE_PATH)
+        return problems.has_any_at(IMAGE_PATH)
     has_package = bool(training.package_uris and training.python_module)
     return not (prebuilt_image_version(image) is not None and has_package)
 

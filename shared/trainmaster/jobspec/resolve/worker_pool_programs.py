@@ -39,7 +39,7 @@ class PoolPrograms:
             self.by_type[task_type] = self._container_program(container, container_path)
         elif package is not None:
             self.by_type[task_type] = self._package_program(package, package_path)
-        elif not self._problems.affect(container_path, package_path):
+        elif not self._problems.has_any_at(container_path, package_path):
             require(None, container_path, self._problems)
 
     def _container_program(self, spec: ContainerSpec, path: FieldPath) -> Program:

@@ -28,15 +28,24 @@ Charge = tuple[str, int]
 """Key of a replica, and the incarnation whose exit was charged."""
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An exit or a loss that was not excused when it was judged."""
+
+    event: ReplicaExited | VmLost
+    replica: str
+    """Key of the replica that the decision changed: of the event's attempt, or of the next one."""
+    incarnation: int
+    """The incarnation that the decision ended."""
+
+
 @dataclass(slots=True)
 class ChargeInvariants:
     """The charges of one job that have not been refunded."""
 
     ends: ProgramEnds
     _charged: dict[Charge, ReplicaExited] = field(default_factory=dict)
-    _reported: list[tuple[ReplicaExited | VmLost, str, int]] = field(default_factory=list)
-    """Exits and losses that were not excused when they were judged, each with the key of the replica that it changed
-    (of the event's attempt, or of the next one), and the incarnation that it ended by the rules."""
+    _reports: list[Report] = field(default_factory=list)
     _ended_at: list[datetime] = field(default_factory=list)
     """When each attempt ended: by a rerun, or with the job."""
 
@@ -48,7 +57,7 @@ class ChargeInvariants:
         if isinstance(action, RerunJob | SucceedJob | FailJob | CancelJob):
             self._ended_at.append(entry.at)
         if isinstance(event, ReplicaExited | VmLost) and isinstance(action, RestartReplica | ReplaceVm):
-            self._reported.append((event, action.replica, action.ended.number))
+            self._reports.append(Report(event, action.replica, action.ended.number))
             is_charged = isinstance(action, RestartReplica) and action.charge is Budget.RESTARTS
             if is_charged and isinstance(event, ReplicaExited):
                 self._charged[action.replica, event.subject.incarnation] = event
@@ -64,15 +73,18 @@ class ChargeInvariants:
             subject = charged.subject
             incarnation = (subject.vm.instance_id, subject.attempt, subject.incarnation)
             culprit = self.ends.find_culprit(subject.replica_id, incarnation)
+            if culprit is None:
+                continue
             ended_at = self._ended_at[subject.attempt - 1] - CLOCK_ERROR_MAX
-            for report, changed, number in self._reported if culprit else ():
-                times = [provisioned_at[event.key] for event in (charged, report)]
+            for report in self._reports:
+                times = [provisioned_at[event.key] for event in (charged, report.event)]
                 was_provisioned = all(at and at < ended_at for at in times)
-                is_same = changed.startswith(f"{subject.attempt}-") and culprit and number == culprit.vm_incarnation[2]
-                if was_provisioned and is_same and culprit and self._explains(report, culprit, charged):
+                is_same_attempt = report.replica.startswith(f"{subject.attempt}-")
+                is_same = is_same_attempt and report.incarnation == culprit.vm_incarnation[2]
+                if was_provisioned and is_same and self._explains(report.event, culprit, charged):
                     raise ViolationError(
                         f"I3: {charged.key} was charged and not refunded. The real cause is {culprit}, which "
-                        f"{report.key} reported"
+                        f"{report.event.key} reported"
                     )
 
     def _explains(self, report: ReplicaExited | VmLost, culprit: ProgramEnd, charged: ReplicaExited) -> bool:

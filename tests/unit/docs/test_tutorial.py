@@ -1,0 +1,49 @@
+"""docs/tutorial.md: its program and its job file are valid, and its mistakes get the answers that it shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmaster.jobspec import InvalidJob, accept, parse_document
+
+PAGE = (Path(__file__).parents[3] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+PACKAGE = "gs://trainmaster-local/waves/trainer-0.0.0.tar.gz"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", PAGE)
+
+
+def job_file(text: str) -> dict[str, Any]:
+    """Return the job file as `submit --package-path` completes it."""
+    document: dict[str, Any] = dict(parse_document(text.encode(), "job.yaml"))
+    document["trainingInput"] = {**document["trainingInput"], "packageUris": [PACKAGE]}
+    return {"jobId": "waves_1", **document}
+
+
+def test_job_file_and_its_spot_vms_are_accepted() -> None:
+    job, spot = blocks("yaml")
+    accept(job_file(job), default_job_id=None)
+    accept(job_file(f"{job}{spot}"), default_job_id=None)
+
+
+def test_program_has_the_arguments_that_the_commands_pass() -> None:
+    (program,) = blocks("python")
+    flags = {node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)}
+    passed = [flag for line in blocks("sh") for flag in re.findall(r" -- (--[a-z-]+)", line)]
+    assert passed
+    assert {*passed, "--job-dir"} <= flags
+
+
+def test_mistakes_in_the_job_file_get_the_answers_of_the_page() -> None:
+    wrong = blocks("yaml")[0].replace("workerCount", "workersCount").replace("pytorch-2.13", "pytorch-2.31")
+    with pytest.raises(InvalidJob) as raised:
+        accept(job_file(wrong), default_job_id=None)
+    assert len(raised.value.problems) == 2
+    for problem in raised.value.problems:
+        assert f"{problem.field}: {problem.problem}"[:100] in PAGE
