@@ -109,12 +109,5 @@ def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
 
 def known_machine_names() -> tuple[str, ...]:
     """Return names to suggest for an unknown one."""
-    return (
-        *LEGACY_MACHINES,
-        *TPU_MACHINES,
-        *TPU_VMS,
-        *MACHINE_TYPES,
-        "n2-standard-8",
-        "e2-standard-4",
-        "c3-standard-8",
-    )
+    others = ("n2-standard-8", "e2-standard-4", "c3-standard-8")
+    return (*LEGACY_MACHINES, *TPU_MACHINES, *TPU_VMS, *MACHINE_TYPES, *others)
