@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
@@ -27,28 +26,8 @@ from trainmaster.jobspec.catalog.regions import REGION_ZONES
 DEFAULT_REGION: Final = "us-central1"
 _SALES: Final = {Sale.ON_DEMAND: "on demand", Sale.SPOT: "Spot", Sale.RESERVATION: "reservation"}
 _ATTACHED: Final = "n1 + "
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One kind of machine. None: not known, or different from job to job."""
-
-    machine: str
-    vcpus: int | None = None
-    memory_gib: Decimal | int | None = None
-    accelerators: str = ""
-    """`8 x nvidia-h100-80gb`."""
-    local_ssd_gib: int | None = None
-    sales: tuple[Sale, ...] = tuple(Sale)
-    tpu_zones: tuple[str, ...] = ()
-    """All zones that have it, for a TPU."""
-    nics: int | None = None
-    """Network interfaces of the machine; the VMs of jobs use one."""
-
-    @property
-    def offer(self) -> str:
-        """Compute Engine's name of what a zone has: a machine type, or the type of a GPU that is attached."""
-        return self.machine.removeprefix(_ATTACHED)
+Row = dict[str, Any]
+"""One kind of machine, by column of the JSON output."""
 
 
 def machines(
@@ -59,17 +38,17 @@ def machines(
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """List machine types, GPUs and TPUs with their list prices, and the zones that have them."""
-    rows = [row for row in _rows() if name.lower() in f"{row.machine} {row.accelerators}".lower()]
-    if not rows:
-        rows = [_row(_find(name))]
+    rows = [row for row in _rows() if name.lower() in f"{row['machine']} {row['accelerators']}".lower()]
+    rows = rows or [_row(_find(name))]
     regions, prices, offers = _ask_installation(region or [])
-    entries = [_entry(row, regions, prices, offers) for row in rows]
+    for row in rows:
+        _add_prices_and_zones(row, regions, prices, offers)
     if form is Format.JSON:
-        print_json({"regions": regions, "currency": "" if isinstance(prices, Unknown) else prices.currency,
-                    "machines": entries})  # fmt: skip
+        currency = "" if isinstance(prices, Unknown) else prices.currency
+        print_json({"regions": regions, "currency": currency, "machines": rows})
         return
-    print_table(["machine", "vcpus", "gib", "accelerators", "ssd gib", "nics", "sold", "on demand", "spot", "zones"],
-                [[_cell(value) for value in entry.values()] for entry in entries])  # fmt: skip
+    columns = ("machine", "vcpus", "gib", "accelerators", "ssd gib", "nics", "sold", "on demand", "spot", "zones")
+    print_table(columns, [[_cell(value) for value in row.values()] for row in rows])
     if not isinstance(prices, Unknown):
         place = f"{regions[0]}, {prices.currency} per hour, without boot disks"
         say(f"list prices of {prices.fetched_at:%Y-%m-%d} in {place}")
@@ -79,22 +58,39 @@ def machines(
 
 
 def _rows() -> Iterator[Row]:
+    """Yield a row for each listed machine type, each GPU that can be attached, and each TPU VM."""
     yield from map(_row, MACHINE_TYPES.values())
     for api_name, gpu in GPU_NAMES.items():
         counts = sorted({count for row in GPUS[gpu].counts.values() for count in row})
         if counts and api_name not in RETIRED_GPUS:
-            yield Row(f"{_ATTACHED}{gpu}", accelerators=f"{', '.join(map(str, counts))} x {gpu}")
+            yield _cells(f"{_ATTACHED}{gpu}", f"{', '.join(map(str, counts))} x {gpu}")
     for generation, table in GENERATIONS.items():
         for chips, host in table.hosts_by_chips.items():
             machine = f"{table.machine_family}-{chips}t" if table.machine_family else "cloud_tpu"
-            words = f"{chips} x TPU {generation} chips"
-            yield Row(machine, host.vcpus, host.memory_gib, words, tpu_zones=(*table.zones, *table.pod_zones))
+            zones = sorted({*table.zones, *table.pod_zones})
+            yield _cells(machine, f"{chips} x TPU {generation} chips", host.vcpus, host.memory_gib, zones=zones)
 
 
 def _row(machine: MachineType) -> Row:
-    gpus = f"{machine.gpu.count} x {machine.gpu.type}" if machine.gpu else ""
-    ssd, family = machine.local_ssd_gib or None, machine.family
-    return Row(machine.name, machine.vcpus, machine.memory_gib, gpus, ssd, family.sales, nics=family.nics)
+    family, gpus = machine.family, f"{machine.gpu.count} x {machine.gpu.type}" if machine.gpu else ""
+    memory = None if machine.memory_gib is None else float(machine.memory_gib)
+    row = _cells(machine.name, gpus, machine.vcpus, memory, machine.local_ssd_gib or None, family.nics)
+    return row | {"sold": [_SALES[sale] for sale in family.sales]}
+
+
+def _cells(
+    machine: str,
+    accelerators: str,
+    vcpus: int | None = None,
+    memory_gib: float | None = None,
+    ssd_gib: int | None = None,
+    nics: int | None = None,
+    zones: list[str] | None = None,
+) -> Row:
+    """Return a row. None: not known, or different from job to job. `zones`: all that have a TPU."""
+    size = {"machine": machine, "vcpus": vcpus, "memoryGib": memory_gib, "accelerators": accelerators}
+    sale = {"sold": list(_SALES.values()), "onDemand": None, "spot": None, "zones": zones}
+    return {**size, "localSsdGib": ssd_gib, "networkInterfaces": nics, **sale}
 
 
 def _find(name: str) -> MachineType:
@@ -139,29 +135,18 @@ def _ask_installation(regions: list[str]) -> tuple[list[str], PriceList | Unknow
     return regions, prices, offers
 
 
-def _entry(
+def _add_prices_and_zones(
     row: Row, regions: Sequence[str], prices: PriceList | Unknown, offers: Mapping[str, list[str]] | None
-) -> dict[str, Any]:
-    price: dict[Pricing, Decimal | Unknown] = {
-        pricing: prices if isinstance(prices, Unknown) else list_price(row.offer, regions[0], prices, pricing)
-        for pricing in Pricing
-    }
-    on_demand, spot = (None if isinstance(amount, Unknown) else f"{amount:.4f}" for amount in price.values())
-    zones = None if offers is None else offers.get(row.offer, [])
-    if row.tpu_zones:
-        zones = sorted({zone for zone in row.tpu_zones if not regions or zone.rpartition("-")[0] in regions})
-    return {
-        "machine": row.machine,
-        "vcpus": row.vcpus,
-        "memoryGib": None if row.memory_gib is None else float(row.memory_gib),
-        "accelerators": row.accelerators,
-        "localSsdGib": row.local_ssd_gib,
-        "networkInterfaces": row.nics,
-        "sold": [_SALES[sale] for sale in row.sales],
-        "onDemand": on_demand if Sale.ON_DEMAND in row.sales else None,
-        "spot": spot,
-        "zones": zones,
-    }
+) -> None:
+    offer = row["machine"].removeprefix(_ATTACHED)
+    for key, pricing in {"onDemand": Pricing.ON_DEMAND, "spot": Pricing.SPOT}.items():
+        price = prices if isinstance(prices, Unknown) else list_price(offer, regions[0], prices, pricing)
+        is_sold = key == "spot" or _SALES[Sale.ON_DEMAND] in row["sold"]
+        row[key] = f"{price:.4f}" if isinstance(price, Decimal) and is_sold else None
+    if row["zones"] is not None:
+        row["zones"] = [zone for zone in row["zones"] if not regions or zone.rpartition("-")[0] in regions]
+    elif offers is not None:
+        row["zones"] = offers.get(offer, [])
 
 
 def _cell(value: object) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from tests.unit.jobspec.bodies import custom, gpus, job
 from trainmaster.core.machines.tpus import GENERATIONS, TPU_VMS
-from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
+from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES, TPU_TYPES
 from trainmaster.jobspec.catalog.scale_tiers import TIERS
-from trainmaster.jobspec.catalog.tpu_types import TPU_TYPES
 
 Request = tuple[str, dict[str, object]]
 IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"

@@ -16,12 +16,12 @@ from trainmaster.jobspec.catalog.machine_types import (
     LEGACY_MACHINES,
     N1_MACHINES,
     RETIRED_GPUS,
+    TPU_MACHINES,
     valid_gpu_counts,
 )
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, RUNTIME_DEFAULT, RUNTIMES, Runtime
 from trainmaster.jobspec.catalog.scale_tiers import TIERS
-from trainmaster.jobspec.catalog.tpu_types import TPU_MACHINES
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from trainmaster.jobspec.formats.base_model import WireModel, nested_models
 from trainmaster.jobspec.problems import FieldPath

@@ -10,9 +10,8 @@ import pytest
 
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec import accept, parse_document
-from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES
+from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES, TPU_TYPES
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
-from trainmaster.jobspec.catalog.tpu_types import TPU_TYPES
 from trainmaster.jobspec.fields.environment_variables import RESERVED_VARIABLES
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ScaleTier
 from trainmaster.jobspec.formats.base_model import WireModel, nested_models

@@ -48,8 +48,7 @@ class Family:
     """Number in the name → built-in GPUs."""
     local_ssd_gib: int = 0
     """Local SSDs that are part of the type, per built-in GPU."""
-    sizes: tuple[int, ...] = ()
-    """The numbers that exist. Empty: Compute Engine checks them, and its error is shown on the job."""
+    sizes_without_gpus: tuple[int, ...] = ()
     boot_disks: tuple[str, ...] = _ANY_PERSISTENT_DISK
     """Disk types that it can boot from, the default first."""
     sales: tuple[Sale, ...] = tuple(Sale)
@@ -66,6 +65,11 @@ class Family:
     """Name of its series in the descriptions of vCPU and memory prices, as a regular expression. Empty: not certain."""
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers that exist. Empty: Compute Engine checks them, and its error is shown on the job."""
+        return tuple(self.gpus) or self.sizes_without_gpus
+
+    @property
     def series(self) -> str:
         return self.name.partition("-")[0]
 
@@ -78,10 +82,11 @@ def _rows(series: str, memory: Mapping[str, str], **columns: Any) -> Iterator[Fa
 
 def _with_gpus(name: str, gpu: str, gpus: tuple[int, ...], vcpus: int, gib: int, **columns: Any) -> Family:
     """Return a family whose types have their number of GPUs in the name. `vcpus`, `gib`: for each GPU."""
-    counts = {count: count for count in gpus}
-    return Family(name, Decimal(gib), vcpus=vcpus, gpu=gpu, gpus=counts, sizes=gpus, **columns)
+    return Family(name, Decimal(gib), vcpus=vcpus, gpu=gpu, gpus={count: count for count in gpus}, **columns)
 
 
+_MEMORY: Final = {"standard": "4", "highmem": "8", "highcpu": "1"}
+_MUCH_MEMORY: Final = {"standard": "4", "highmem": "8", "highcpu": "2"}
 _N1_SIZES: Final = (2, 4, 8, 16, 32, 64, 96)
 _N1: Final = {"attaches_gpus": True, "has_custom_types": True, "sku": "N1 Predefined Instance"}
 _C4: Final = {"boot_disks": _ONLY_HYPERDISK, "has_whole_gib": True}
@@ -97,26 +102,20 @@ _NEVER_ON_DEMAND: Final = {
 _A2: Final = {"needs_compact_placement": True, "sku": "A2 Instance"}
 
 FAMILIES: Final = (
-    *_rows("n1", {"standard": "3.75"}, sizes=(1, *_N1_SIZES), **_N1),
-    *_rows("n1", {"highmem": "6.5", "highcpu": "0.9"}, sizes=_N1_SIZES, **_N1),
-    *_rows("n2", {"standard": "4", "highmem": "8", "highcpu": "1"}, has_custom_types=True, sku="N2 Instance"),
-    *_rows("n2d", {"standard": "4", "highmem": "8", "highcpu": "1"}, has_custom_types=True, sku="N2D AMD Instance"),
-    *_rows(
-        "n4",
-        {"standard": "4", "highmem": "8", "highcpu": "2"},
-        boot_disks=_ONLY_HYPERDISK,
-        has_custom_types=True,
-        sku="N4 Instance",
-    ),
-    *_rows("n4d", {"standard": "4", "highmem": "8", "highcpu": "2"}, boot_disks=_ONLY_HYPERDISK),
-    *_rows("e2", {"standard": "4", "highmem": "8", "highcpu": "1"}, has_custom_types=True, sku="E2 Instance"),
+    *_rows("n1", {"standard": "3.75"}, sizes_without_gpus=(1, *_N1_SIZES), **_N1),
+    *_rows("n1", {"highmem": "6.5", "highcpu": "0.9"}, sizes_without_gpus=_N1_SIZES, **_N1),
+    *_rows("n2", _MEMORY, has_custom_types=True, sku="N2 Instance"),
+    *_rows("n2d", _MEMORY, has_custom_types=True, sku="N2D AMD Instance"),
+    *_rows("n4", _MUCH_MEMORY, boot_disks=_ONLY_HYPERDISK, has_custom_types=True, sku="N4 Instance"),
+    *_rows("n4d", _MUCH_MEMORY, boot_disks=_ONLY_HYPERDISK),
+    *_rows("e2", _MEMORY, has_custom_types=True, sku="E2 Instance"),
     *_rows("c2", {"standard": "4"}, sku="Compute optimized(?: Instance)?"),
-    *_rows("c2d", {"standard": "4", "highmem": "8", "highcpu": "2"}, sku="C2D AMD Instance"),
-    *_rows("c3", {"standard": "4", "highmem": "8", "highcpu": "2"}, boot_disks=_ALSO_HYPERDISK, sku="C3 Instance"),
+    *_rows("c2d", _MUCH_MEMORY, sku="C2D AMD Instance"),
+    *_rows("c3", _MUCH_MEMORY, boot_disks=_ALSO_HYPERDISK, sku="C3 Instance"),
     *_rows("c3d", {"standard": "4", "highmem": "8", "highcpu": ""}, boot_disks=_ALSO_HYPERDISK, sku="C3D Instance"),
     *_rows("c4", {"standard": "3.75", "highmem": "7.75", "highcpu": "2"}, sku="C4 Instance", **_C4),
     *_rows("c4d", {"standard": "3.875", "highmem": "7.75", "highcpu": "1.875"}, **_C4),
-    *_rows("h4d", {"standard": "3.75", "highmem": "7.75"}, sizes=(192,), boot_disks=_ONLY_HYPERDISK),
+    *_rows("h4d", {"standard": "3.75", "highmem": "7.75"}, sizes_without_gpus=(192,), boot_disks=_ONLY_HYPERDISK),
     *_rows("t2d", {"standard": "4"}, sku="T2D AMD Instance"),
     *_rows("m1", {"ultramem": "", "megamem": ""}),
     *_rows("m2", {"ultramem": "", "megamem": "", "hypermem": ""}),
@@ -126,7 +125,6 @@ FAMILIES: Final = (
         Decimal(4),
         gpu="nvidia-l4",
         gpus={4: 1, 8: 1, 12: 1, 16: 1, 32: 1, 24: 2, 48: 4, 96: 8},
-        sizes=(4, 8, 12, 16, 32, 24, 48, 96),
         boot_disks=(PD_BALANCED, PD_SSD),
         sku="G2 Instance",
     ),
@@ -144,7 +142,6 @@ FAMILIES: Final = (
         Decimal("3.75"),
         gpu="nvidia-rtx-pro-6000",
         gpus={48: 1, 96: 2, 192: 4, 384: 8},
-        sizes=(48, 96, 192, 384),
         boot_disks=_ONLY_HYPERDISK,
     ),
 )

@@ -79,19 +79,13 @@ class Generation:
         return chips * self.cores_per_chip if is_cubes and chips <= self.chips_max else None
 
 
-_FLAT: Final = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
-_SOLID: Final = {
-    8: "2x2x1",
-    16: "2x2x2",
-    32: "2x2x4",
-    64: "2x4x4",
-    128: "4x4x4",
-    256: "4x4x8",
-    512: "4x8x8",
-    1024: "8x8x8",
-    2048: "8x8x16",
-    4096: "8x16x16",
-}
+def _slices(cores_per_chip: int, shapes: str) -> dict[int, str]:
+    """Return the slices with these arrangements of chips, by size."""
+    return {cores_per_chip * math.prod(map(int, shape.split("x"))): shape for shape in shapes.split()}
+
+
+_FLAT: Final = _slices(1, "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16")
+_SOLID: Final = _slices(2, "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16")
 
 # Sources (all 2026): Cloud TPU's pages of each version (sizes, topologies, hosts), "TPU regions and zones" (zones),
 # "TPU software versions" (runtime), GKE's "Plan TPUs" (vCPUs, memory). v2 and v3 have no end date; only Cloud TPU's own
@@ -101,7 +95,7 @@ GENERATIONS: Final = {
         "v2",
         2,
         "tpu-ubuntu2204-base",
-        {8: "2x2", 32: "4x4", 128: "8x8", 256: "8x16", 512: "16x16"},
+        _slices(2, "2x2 4x4 8x8 8x16 16x16"),
         zones=("us-central1-b", "us-central1-c", "europe-west4-a", "asia-east1-c"),
         hosts_by_chips={4: Host()},
         pod_zones=("us-central1-a", "europe-west4-a"),
@@ -110,7 +104,7 @@ GENERATIONS: Final = {
         "v3",
         2,
         "tpu-ubuntu2204-base",
-        {8: "2x2", 32: "4x4", 64: "4x8", 128: "8x8", 256: "8x16", 512: "16x16", 1024: "16x32", 2048: "32x32"},
+        _slices(2, "2x2 4x4 4x8 8x8 8x16 16x16 16x32 32x32"),
         zones=("us-central1-a", "us-central1-b", "europe-west4-a"),
         hosts_by_chips={4: Host()},
         pod_zones=("europe-west4-a",),
@@ -141,7 +135,7 @@ GENERATIONS: Final = {
         "v5p",
         2,
         "v2-alpha-tpuv5",
-        {**_SOLID, 8192: "16x16x16", 12288: "16x16x24"},
+        {**_SOLID, **_slices(2, "16x16x16 16x16x24")},
         zones=("us-central1-a", "us-east5-a", "europe-west4-b"),
         hosts_by_chips={4: Host(208, 448)},
         machine_family="ct5p-hightpu",

@@ -1,17 +1,16 @@
-"""How the job formats name machines and GPUs: the service's own names, and what replaces retired GPUs.
+"""How the job formats name machines, GPUs and TPUs: the service's own names, and what replaces retired GPUs.
 
-What each machine type and GPU is, is in `core.machines`.
+What each machine type, GPU and TPU is, is in `core.machines`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
-from trainmaster.core.machines.tpus import TPU_VMS
-from trainmaster.jobspec.catalog.tpu_types import TPU_MACHINES, TPU_TYPES
+from trainmaster.core.machines.tpus import GENERATIONS, TPU_VMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,37 @@ RETIRED_GPUS: Final = {
 }
 """Source: Compute Engine's end-of-support pages. P4 and T4 have a date as well, 2027-08-01; the V100 has none."""
 
+
+class TpuType(NamedTuple):
+    """A value of `acceleratorConfig.type`. `sizes`: legal values of `acceleratorConfig.count`."""
+
+    generation: str
+    sizes: tuple[int, ...]
+
+
+def _sizes(generation: str, *, pods: bool | None = None) -> tuple[int, ...]:
+    """Return the sizes of slices of several hosts (`pods`), of single hosts (not `pods`), or all (None)."""
+    table = GENERATIONS[generation]
+    return tuple(size for size in table.topologies if pods is None or (table.hosts(size) > 1) is pods)
+
+
+# AI Platform's types, then later ones. AI Platform's TPU_V2 and TPU_V3 are single hosts; its pods are separate types.
+TPU_TYPES: Final = {
+    "TPU_V2": TpuType("v2", _sizes("v2", pods=False)),
+    "TPU_V3": TpuType("v3", _sizes("v3", pods=False)),
+    "TPU_V2_POD": TpuType("v2", _sizes("v2", pods=True)),
+    "TPU_V3_POD": TpuType("v3", _sizes("v3", pods=True)),
+    "TPU_V4_POD": TpuType("v4", _sizes("v4")),
+    "TPU_V4": TpuType("v4", _sizes("v4")),
+    "TPU_V5_LITEPOD": TpuType("v5e", _sizes("v5e")),
+    "TPU_V5P": TpuType("v5p", _sizes("v5p")),
+    "TPU_V6E": TpuType("v6e", _sizes("v6e")),
+}
+TPU_MACHINES: Final = ("cloud_tpu", "cloud-tpu")
+"""Machine types whose TPU acceleratorConfig names: that of AI Platform, and that of Vertex AI for v2 and v3."""
+TPU_DEFAULT: Final = ("TPU_V2", 8)
+"""Type and size of `cloud_tpu` without an acceleratorConfig. Source: the service's table of legacy machine types."""
+
 GPU_NAMES: Final = {name.upper().replace("-", "_"): name for name in GPUS}
 """The API's spelling → Compute Engine's. Source: the service's enum, and Vertex AI's for later types."""
 ACCELERATOR_TYPES: Final = (*GPU_NAMES, *TPU_TYPES)
@@ -109,12 +139,5 @@ def valid_gpu_counts(gpu_type: str, machine_type: str) -> tuple[int, ...]:
 
 def known_machine_names() -> tuple[str, ...]:
     """Return names to suggest for an unknown one."""
-    return (
-        *LEGACY_MACHINES,
-        *TPU_MACHINES,
-        *TPU_VMS,
-        *MACHINE_TYPES,
-        "n2-standard-8",
-        "e2-standard-4",
-        "c3-standard-8",
-    )
+    others = ("n2-standard-8", "e2-standard-4", "c3-standard-8")
+    return (*LEGACY_MACHINES, *TPU_MACHINES, *TPU_VMS, *MACHINE_TYPES, *others)

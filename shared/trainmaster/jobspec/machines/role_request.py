@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec.catalog.machine_types import TPU_MACHINES
 from trainmaster.jobspec.catalog.scale_tiers import TierRole
-from trainmaster.jobspec.catalog.tpu_types import TPU_MACHINES
 from trainmaster.jobspec.formats.ai_platform import DiskConfig
 from trainmaster.jobspec.problems import FieldPath
 

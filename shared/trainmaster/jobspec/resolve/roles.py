@@ -13,9 +13,8 @@ from typing import Final
 from trainmaster.core.machines.machine_types import find_machine_type
 from trainmaster.core.model.plan import Substitution
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
+from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES, TPU_DEFAULT, TPU_MACHINES
 from trainmaster.jobspec.catalog.scale_tiers import TIERS
-from trainmaster.jobspec.catalog.tpu_types import TPU_DEFAULT, TPU_MACHINES
 from trainmaster.jobspec.formats.ai_platform import ReplicaConfig, ScaleTier, TrainingInput
 from trainmaster.jobspec.machines.role_request import AcceleratorRequest, RolePaths, RoleRequest, request_accelerator
 from trainmaster.jobspec.problems import FieldPath, Problems
