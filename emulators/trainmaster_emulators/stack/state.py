@@ -25,6 +25,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+import trainmaster_emulators
 from trainmaster.errors import PermanentError
 from trainmaster_emulators.realism.call_access import INFRA
 from trainmaster_emulators.stack import processes
@@ -42,7 +43,7 @@ STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
 
 FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "tune", "sweep")
-ROOT: Final = Path(__file__).resolve().parents[3]
+ROOT: Final = trainmaster_emulators.ROOT
 
 
 class StackError(PermanentError):
