@@ -41,7 +41,7 @@ def _local_stack_environment() -> dict[str, str]:
         from trainmaster_emulators.stack import client_configuration, stack, state
     except ModuleNotFoundError:
         raise PermanentError(LOCAL_EXTRA_MISSING) from None
-    state_dir = state.resolve_state_dir(None)
+    state_dir = state.find_state_dir(None)
     return client_configuration.environment(state_dir, stack.find(state_dir))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -113,16 +114,23 @@ def test_command_line_lists_all_commands_without_the_local_stack(install: Instal
 
 @pytest.mark.emulator
 @pytest.mark.slow
-def test_local_stack_runs_from_an_empty_folder(install: Install, tmp_path: Path) -> None:
-    installation = install("local")
-    up = installation.run("trainmaster", "local", "up", "--detach", "--realistic", "--time-scale", "0.1", cwd=tmp_path)
+def test_local_stack_runs_from_an_empty_folder_and_is_found_from_another(install: Install, tmp_path: Path) -> None:
+    installation, elsewhere = install("local"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    def local(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return installation.run("trainmaster", "local", *arguments, cwd=cwd, XDG_STATE_HOME=str(tmp_path / "home"))
+
+    assert local("env", cwd=elsewhere).returncode == 1
     try:
+        up = local("up", "--detach", "--realistic", "--time-scale", "0.1", cwd=tmp_path)
         assert up.returncode == 0, up.stderr
-        status = installation.run("trainmaster", "local", "status", "--format", "json", cwd=tmp_path)
-        stack = json.loads(status.stdout)
+        assert f"export TRAINMASTER_STATE_DIR={tmp_path}/.state/local" in local("env", cwd=elsewhere).stdout
+        stack = json.loads(local("status", "--format", "json", cwd=elsewhere).stdout)
         assert stack["status"] == "ready"
         assert Path(stack["config"]["functions_dir"]).is_relative_to(installation.folder)
         assert all(service["alive"] for service in stack["services"].values())
     finally:
-        down = installation.run("trainmaster", "local", "down", cwd=tmp_path)
+        down = local("down", cwd=tmp_path)
     assert down.returncode == 0
+    assert local("status", cwd=elsewhere).returncode == 1
