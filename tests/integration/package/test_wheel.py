@@ -27,6 +27,8 @@ except trainmaster.InvalidJobError as error:
     print(error)
 from trainmaster.wiring.objects import objects
 objects()  # `package_folder` uploads with it
+from trainmaster.testing import Installation
+Installation()
 """
 OWN_PROJECT = """
 import json, trainmaster.client.client, trainmaster.cli.main, trainmaster_emulators.stack.stack
