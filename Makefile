@@ -12,10 +12,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.complete
-PIP := -m pip --disable-pip-version-check --quiet install
-# Without dependencies, because a lock file lists all of them. Older versions of pip would look for the newest release of a
-# locked package that another package requires with an extra, and refuse it.
+# What `make run` needs; a part of the above.
+RUNNABLE := $(VENV)/.runnable
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Without dependencies, because a lock file lists all of them.
 LOCKED := --no-deps --require-hashes -r
+
+# uv does not read pip's configuration. These are its variables for the same indexes, folders and certificates.
+define PIP_TO_UV
+s/\\n/ /g; s/^(global|:env:)\.//; s/=' +/='/
+s/^index-url=/export UV_DEFAULT_INDEX=/p
+s/^extra-index-url=/export UV_INDEX_STRATEGY=unsafe-best-match UV_INDEX=/p
+s/^trusted-host=/export UV_INSECURE_HOST=/p
+s/^cert=/export SSL_CERT_FILE=/p
+s/^proxy=/export ALL_PROXY=/p
+/^find-links=/{s/ +/,/g; s/^find-links=/export UV_FIND_LINKS=/p}
+endef
+export PIP_TO_UV
+export UV_COMPILE_BYTECODE := 1
+# In pip's list, the environment comes first and has precedence.
+UV := eval "$$($(PIP) config list | tac | sed -nE "$$PIP_TO_UV")"; $(BIN)/uv pip install --python
 
 # A runtime image is a Python environment that stands for a VM's disk image. The stamp file marks a complete one.
 IMAGES := .images
@@ -45,11 +61,11 @@ help: ## list these commands
 setup: $(INSTALLED) ## install everything this checkout needs into .venv
 
 .PHONY: run
-run: $(if $(filter digits,$(EXAMPLE)),$(INSTALLED) $(call IMAGE,tensorflow),images) ## train the digits example on the local stack (FAULTS=1: with lost replicas; REALISTIC=1: at Google's speed)
+run: $(if $(filter digits,$(EXAMPLE)),$(RUNNABLE) $(call IMAGE,tensorflow),images) ## train the digits example on the local stack (FAULTS=1: with lost replicas; REALISTIC=1: at Google's speed)
 	@$(BIN)/trainmaster local run $(EXAMPLE) $(if $(FAULTS),--faults) $(if $(REALISTIC),--realistic)
 
 .PHONY: stack
-stack: $(INSTALLED) ## start the local stack and keep it running until Ctrl-C
+stack: $(RUNNABLE) ## start the local stack and keep it running until Ctrl-C
 	@$(BIN)/trainmaster local up
 
 # Two processes more than cores, because tests of whole jobs often wait.
@@ -136,7 +152,8 @@ images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call 
 
 .PHONY: lock
 lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, with hashes
-	@$(LOCK) --upgrade requirements/dev.in --output-file requirements/dev.txt
+	@$(LOCK) --upgrade pyproject.toml --extra local --extra tensorboard requirements/dev.in --output-file requirements/dev.txt
+	@$(LOCK) --constraint requirements/dev.txt pyproject.toml --extra local requirements/run.in --output-file requirements/run.txt
 	@for name in $(LOCKS); do \
 		$(LOCK) --constraint requirements/dev.txt requirements/$$name.in --output-file requirements/$$name.txt; \
 	done
@@ -159,42 +176,48 @@ python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "'$(PYTHON)' has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
-$(INSTALLED): requirements/dev.txt pyproject.toml | python
-	@echo "installing into $(VENV)"
+$(RUNNABLE): requirements/run.txt pyproject.toml | python
+	@echo "installing Trainmaster into $(VENV) (about 90 packages)"
 	@rm -f $@
 	@[ -x $(BIN)/python ] || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
-	@$(BIN)/python $(PIP) $(LOCKED) requirements/dev.txt
-	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
+	@$(PIP) --quiet install $(LOCKED) <(sed -n '/^uv==/,/[^\]$$/p' $<)
+	@$(UV) $(BIN)/python $(LOCKED) $<
+	@$(UV) $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(INSTALLED): requirements/dev.txt $(RUNNABLE)
+	@echo "installing tests and checks into $(VENV)"
+	@$(UV) $(BIN)/python $(LOCKED) $<
 	@touch $@
 
 # The wheel of the google provider's CDK bindings contains its whole schema. The wheel is read, not installed.
 $(SCHEMA): requirements/provider-schema.txt tests/infra/provider_schema.py | $(INSTALLED)
 	@echo "reading the schema of Terraform's google provider"
 	@rm -rf $(@D) && mkdir -p $(@D)
-	@$(BIN)/python -m pip --disable-pip-version-check --quiet download --no-deps --require-hashes \
+	@$(PIP) --quiet download --no-deps --require-hashes \
 		--dest $(@D) --requirement $<
 	@$(BIN)/python tests/infra/provider_schema.py $(@D)/*.whl $@
 	@rm $(@D)/*.whl
 
-$(CHECKOV)/.complete: requirements/checkov.txt | python
+$(CHECKOV)/.complete: requirements/checkov.txt | $(RUNNABLE)
 	@echo "installing checkov"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python $(PIP) $(LOCKED) $<
+	@$(UV) $(@D)/bin/python $(LOCKED) $<
 	@touch $@
 
 # What Cloud Functions installs for one of its functions.
-$(IMAGES)/function-%/.complete: requirements/%.txt | python
+$(IMAGES)/function-%/.complete: requirements/%.txt | $(RUNNABLE)
 	@echo "installing the requirements of $*"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python $(PIP) $(LOCKED) $<
+	@$(UV) $(@D)/bin/python $(LOCKED) $<
 	@touch $@
 
-$(IMAGES)/%/.complete: requirements/runtime-%.txt | python
-	@echo "building the runtime image $*"
+$(IMAGES)/%/.complete: requirements/runtime-%.txt | $(RUNNABLE)
+	@echo "building the runtime image $* (up to 1 GB of packages)"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv --system-site-packages $(@D)
-	@$(@D)/bin/python $(PIP) $(LOCKED) $<
-	@$(if $(filter pytorch,$*),$(@D)/bin/python $(PIP) $(TORCH))
+	@$(UV) $(@D)/bin/python $(LOCKED) $<
+	@$(if $(filter pytorch,$*),$(UV) $(@D)/bin/python $(TORCH))
 	@touch $@

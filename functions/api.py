@@ -10,11 +10,13 @@ from flask import Request, Response
 from trainmaster.api import handler
 from trainmaster.api.request import BODY_BYTES_READ
 from trainmaster.api.request import Request as ApiRequest
+from trainmaster.messaging import json_log
 from trainmaster.wiring.api import service
 
 
 @functions_framework.http
 def api(request: Request) -> Response:
+    json_log.configure()
     api_request = ApiRequest(
         request.method,
         request.path,

@@ -10,3 +10,12 @@ The stack runs Google's own emulators and the real functions, agents and program
 Engine, Cloud TPU, Cloud Logging, Cloud Monitoring, Cloud Scheduler and Cloud Billing's catalogue. `compute/`, `tpu/`,
 `logging/`, `monitoring/`, `scheduler/` and `billing/` emulate them.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+_INSTALLED: Final = Path(__file__).parent / "_checkout"
+ROOT: Final = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
+"""The checkout; in an installed package, a folder with the files that a stack reads (pyproject.toml)."""

@@ -18,23 +18,38 @@ if TYPE_CHECKING:
     from trainmaster.client.explanation import Decision, Explanation
     from trainmaster.client.job import Job, JobFailedError, Trial
     from trainmaster.client.launch import package_folder
+    from trainmaster.errors import InvalidJobError, PermanentError, TemporaryError
 
-__all__ = ["Client", "Decision", "Explanation", "Job", "JobFailedError", "Trial", "package_folder"]
+__all__ = [
+    "Client",
+    "Decision",
+    "Explanation",
+    "InvalidJobError",
+    "Job",
+    "JobFailedError",
+    "PermanentError",
+    "TemporaryError",
+    "Trial",
+    "package_folder",
+]
 
 _MODULES: Final = {
-    "Client": "client",
-    "Decision": "explanation",
-    "Explanation": "explanation",
-    "Job": "job",
-    "JobFailedError": "job",
-    "Trial": "job",
-    "package_folder": "launch",
+    "Client": "client.client",
+    "Decision": "client.explanation",
+    "Explanation": "client.explanation",
+    "InvalidJobError": "errors",
+    "Job": "client.job",
+    "JobFailedError": "client.job",
+    "PermanentError": "errors",
+    "TemporaryError": "errors",
+    "Trial": "client.job",
+    "package_folder": "client.launch",
 }
-"""Public name → its module in `trainmaster.client`."""
+"""Public name → its module in this package."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use: functions and VMs import this package, too, and need no client."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.client.{_MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The two families of errors that a function may end with.
+"""The two families of errors that a function, a command or a call of the Python client may end with.
 
 An unknown replica or a late event is not an error: the rules decide about it. Any other exception is a bug. It
 propagates, the message is redelivered, and ends in the dead-letter topic.
@@ -6,13 +6,28 @@ propagates, the message is redelivered, and ends in the dead-letter topic.
 
 from __future__ import annotations
 
+from typing import Final
+
+PUBLIC: Final = "trainmaster"
+"""The module from which users import these errors, and which tracebacks show."""
+
 
 class PermanentError(Exception):
     """The message can never succeed: acknowledge it and keep it in the dead-letter topic with this reason."""
 
+    __module__ = PUBLIC
+
+
+class InvalidJobError(PermanentError):
+    """The Python client's job was refused. The text has one line for each problem, with its field."""
+
+    __module__ = PUBLIC
+
 
 class TemporaryError(Exception):
     """The message may succeed later: answer 503, so that Pub/Sub delivers it again after a backoff."""
+
+    __module__ = PUBLIC
 
 
 class ConflictError(TemporaryError):

@@ -19,7 +19,6 @@ MODULES_EXTRA_MAX = 200
 
 LOAD = """
 import json, sys
-sys.meta_path = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
 sys.path = [".", *(path for path in sys.path if "site-packages" in path or "lib" in path)]
 from functions_framework import create_app
 create_app(sys.argv[1], "main.py", "http")

@@ -25,6 +25,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+import trainmaster_emulators
 from trainmaster.errors import PermanentError
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.realism.call_access import INFRA
@@ -37,12 +38,14 @@ DATA: Final = ("clients", "compute", "logging", "monitoring", "proxy", "pubsub",
 """Directories that every start empties, because Firestore and Pub/Sub start empty, too."""
 PRIVATE: Final = 0o700
 """Mode of the state directory. It contains an access token, the key of a certificate authority, and the VMs' disks."""
+STATE_HOME_VARIABLE: Final = "XDG_STATE_HOME"
+"""Folder of programs' state, by default ~/.local/state. Source: XDG Base Directory Specification."""
 DEFAULT_STATE_DIR: Final = Path(".state/local")
 STATE_DIR_VARIABLE: Final = "TRAINMASTER_STATE_DIR"
 EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
 
 FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "tune", "sweep")
-ROOT: Final = Path(__file__).resolve().parents[3]
+ROOT: Final = trainmaster_emulators.ROOT
 
 
 class StackError(PermanentError):
@@ -205,3 +208,25 @@ def is_supervisor_alive(state: StackState) -> bool:
 def resolve_state_dir(given: Path | None) -> Path:
     """Return the given directory, else the environment's (`trainmaster local env`), else the working directory's."""
     return (given or Path(os.environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR)).absolute()
+
+
+def find_state_dir(given: Path | None) -> Path:
+    """Return the directory as `resolve_state_dir` does, but without a running stack there, that of the last `up`."""
+    folder = resolve_state_dir(given)
+    if given or os.environ.get(STATE_DIR_VARIABLE) or is_up(folder):
+        return folder
+    with contextlib.suppress(FileNotFoundError):
+        last = Path(_last_stack().read_text(encoding="utf-8"))
+        return last if is_up(last) else folder
+    return folder
+
+
+def remember_state_dir(state_dir: Path) -> None:
+    """Let `find_state_dir` find this directory's stack from any folder, while it runs."""
+    file = _last_stack()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(str(state_dir), encoding="utf-8")
+
+
+def _last_stack() -> Path:
+    return Path(os.environ.get(STATE_HOME_VARIABLE) or Path.home() / ".local" / "state") / "trainmaster" / "last-stack"

@@ -11,10 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-INFRA: Final = Path(__file__).parents[3] / "infra"
+from trainmaster_emulators import ROOT
+
+INFRA: Final = ROOT / "infra"
 TABLE_FILE: Final = "README.md"
 TABLE: Final = INFRA / TABLE_FILE
 REFUSED: Final = "refused: "

@@ -31,7 +31,6 @@ _log = logging.getLogger(__name__)
 
 
 def serve(request: Request, service: Service) -> Response:
-    json_log.configure()
     with json_log.context(function="api", method=request.method, path=request.path[:200]):
         try:
             return Response(200, _handle(request, service))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Final
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Final
 
 from trainmaster.errors import PermanentError
-from trainmaster.ports import Store
+
+if TYPE_CHECKING:
+    from trainmaster.ports import Store
 
 PREFIX: Final = "TRAINMASTER_"
 PROJECT: Final = f"{PREFIX}PROJECT"
@@ -42,7 +42,7 @@ def _local_stack_environment() -> dict[str, str]:
         from trainmaster_emulators.stack import client_configuration, stack
     except ModuleNotFoundError:
         raise PermanentError(LOCAL_EXTRA_MISSING) from None
-    state_dir = state.resolve_state_dir(None)
+    state_dir = state.find_state_dir(None)
     return client_configuration.environment(state_dir, stack.find(state_dir))
 
 
@@ -66,8 +66,12 @@ def worker_account_of(project: str) -> str:
     return f"trainmaster-worker@{project}.iam.gserviceaccount.com"
 
 
-def settings_problems(error: ValidationError) -> Iterator[str]:
-    """Yield `VARIABLE: problem` for each invalid setting."""
+def settings_problems(error: Exception) -> Iterator[str]:
+    """Yield `VARIABLE: problem` for each invalid setting. Yield nothing for an error that is not about settings."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError) or error.title != "Settings":
+        return
     for problem in error.errors():
         name = f"{PREFIX}{'_'.join(map(str, problem['loc'])).upper()}"
         yield f"{name}: {problem['msg'].removeprefix('Value error, ')}"

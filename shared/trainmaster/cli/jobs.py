@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from trainmaster.cli.command_table import JOB_COMMANDS
 from trainmaster.cli.idle_gpus import idle_gpus_of
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
+from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.options import JobId, OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
 from trainmaster.core.model.job import Job, JobState, State
@@ -25,7 +27,12 @@ from trainmaster.presentation.machine_time import final_sentence, report_lines, 
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.settings import settings
 
-app = typer.Typer(help="List, describe, wait for, cancel and explain jobs.", no_args_is_help=True)
+
+class JobCommands(LazyGroup):
+    lazy = JOB_COMMANDS
+
+
+app = typer.Typer(cls=JobCommands, help="List, describe, wait for, cancel and explain jobs.", no_args_is_help=True)
 
 
 @app.command("list")

@@ -6,78 +6,36 @@ Exit status: 0 success · 1 failure, with the reason on standard error · 2 wron
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
-from pydantic import ValidationError
-from typer.core import TyperGroup
 
-from trainmaster.cli import (
-    advise,
-    console,
-    convert,
-    dead_letters,
-    job_schema,
-    jobs,
-    logs,
-    machines,
-    orphans,
-    prices,
-    runtimes,
-    schedule,
-    simulate,
-    submit,
-    top,
-    why,
-)
-from trainmaster.cli.doctor import command as doctor
+from trainmaster.cli.command_table import COMMANDS, LOCAL
 from trainmaster.cli.installation import LOCAL_EXTRA_MISSING, settings_problems
+from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.output import complain, say
-from trainmaster.cli.ssh import command as ssh
-from trainmaster.cli.tensorboard import command as tensorboard
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.settings import Settings
 
 INTERRUPTED: Final = 130
-LOCAL: Final = "local"
 
 
-class CommandsWithLocal(TyperGroup):
-    """All commands, and `local`, which is imported only if it is used or listed, because it needs the extra `local`.
+class Commands(LazyGroup):
+    """All commands. `local` needs the extra `local`."""
 
-    The types are those of the click that typer contains; it does not export them.
-    """
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [LOCAL, *super().list_commands(ctx)]
+    lazy = COMMANDS
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return _local_command() if cmd_name == LOCAL else super().get_command(ctx, cmd_name)
-
-
-def _local_command() -> Any:
-    """Return the commands of `trainmaster local`, or a command that names the missing extra."""
-    try:
-        from trainmaster.cli.local.commands import app as local
-    except ModuleNotFoundError:
-        local = typer.Typer()
-        local.command(LOCAL, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
-            _report_missing_extra
-        )
-    command = typer.main.get_command(local)
-    command.name = LOCAL  # the list of all commands prints it
-    return command
-
-
-def _report_missing_extra(_: typer.Context) -> None:
-    """Run the whole system on this machine. Needs the extra `local`."""
-    raise PermanentError(LOCAL_EXTRA_MISSING)
+        try:
+            return super().get_command(ctx, cmd_name)
+        except ModuleNotFoundError:
+            if cmd_name != LOCAL:
+                raise
+            raise PermanentError(LOCAL_EXTRA_MISSING) from None
 
 
 app = typer.Typer(
     name="trainmaster",
-    cls=CommandsWithLocal,
+    cls=Commands,
     help="Distributed training on Compute Engine and Cloud TPU, driven by functions.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -87,6 +45,8 @@ app = typer.Typer(
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
+        from importlib.metadata import version
+
         say(f"trainmaster {version('trainmaster')}")
         raise typer.Exit
 
@@ -100,40 +60,12 @@ def _global_options(
     """Options before any command."""
 
 
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(dead_letters.app, name="dead-letters")
-app.add_typer(schedule.app, name="schedule")
-app.add_typer(prices.app, name="prices")
-app.command(context_settings={"allow_extra_args": True})(submit.submit)
-app.command()(convert.convert)
-jobs.app.command()(logs.logs)
-jobs.app.command()(why.why)
-jobs.app.command()(top.top)
-jobs.app.command()(advise.advise)
-app.command()(logs.logs)
-app.command()(why.why)
-app.command()(why.replay)
-app.command()(ssh.ssh)
-app.command()(tensorboard.tensorboard)
-app.command()(orphans.orphans)
-app.command()(machines.machines)
-app.command()(runtimes.runtimes)
-app.command()(console.console)
-app.command()(doctor.doctor)
-app.command()(simulate.simulate)
-app.command()(job_schema.job_schema)
-
-
 def run() -> None:
     """Run the console script. Errors that a user can cause end in one line; a traceback means a bug."""
     try:
         app()
     except (PermanentError, TemporaryError) as error:
         _exit_with(_advice(error) or str(error))
-    except ValidationError as error:
-        if error.title != Settings.__name__:
-            raise
-        _exit_with("; ".join(settings_problems(error)))
     except BrokenPipeError:
         # The reader, such as `| head`, has closed the pipe. Python would report it again when it flushes at exit.
         sys.stderr.close()
@@ -141,9 +73,10 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:
-        if (advice := _advice(error)) is None:
+        message = "; ".join(settings_problems(error)) or _advice(error)
+        if not message:
             raise
-        _exit_with(advice)
+        _exit_with(message)
 
 
 def _advice(error: BaseException) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from trainmaster.client.explanation import Explanation, explanation_of
 from trainmaster.client.job import Job, JobFailedError, job_of
 from trainmaster.core.intake.job_id_template import at_time
-from trainmaster.errors import PermanentError
+from trainmaster.errors import InvalidJobError, PermanentError
 from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.gcp.tools.jobs_api import JobsApi
 from trainmaster.jobspec import InvalidJob, read_document
@@ -46,20 +46,20 @@ class Client:
         """Create a job and return it. `job`: path of a job file or of a manifest of Kubeflow, or its content.
 
         `region`: where the job of a manifest runs, if the manifest does not say so. A repeated call creates another
-        job, or fails if the job id was used.
+        job, or fails if the job id was used. Raises InvalidJobError with every problem of the job.
         """
         document = dict(job) if isinstance(job, Mapping) else _read(Path(job), region)
         job_id = document.pop("job_id", document.pop("jobId", None))
         invocation = str(uuid.uuid4())
         if not any(name in document for name in _VERTEX):
             if not isinstance(job_id, str):
-                raise PermanentError("jobId: is required. Example: jobId: digits_{time}")
+                raise InvalidJobError("jobId: is required. Example: jobId: digits_{time}")
             document["jobId"] = at_time(job_id, datetime.now(UTC))
             return job_of(self._api.call("POST", "jobs", document, invocation))
         extension = document.get("trainmaster")
         own_region = extension.get("region") if isinstance(extension, Mapping) else None
         if own_region is None:
-            raise PermanentError("trainmaster.region: is required. Example: trainmaster: {region: us-central1}")
+            raise InvalidJobError("trainmaster.region: is required. Example: trainmaster: {region: us-central1}")
         kind = "hyperparameterTuningJobs" if any(name in document for name in _TUNING) else "customJobs"
         document.setdefault("displayName", job_id or "job")
         return job_of(self._api.call("POST", f"locations/{own_region}/{kind}", document, invocation))
@@ -115,7 +115,7 @@ def _read(file: Path, region: str | None) -> dict[str, Any]:
     except FileNotFoundError:
         raise PermanentError(f"there is no file {file}") from None
     except InvalidJob as invalid:
-        raise PermanentError(f"{file}: {invalid}") from None
+        raise InvalidJobError(f"{file}: {invalid}") from None
 
 
 def _address(job: Job | str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from trainmaster.errors import PUBLIC
+
 ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
 _STATES: Final = {"PENDING": "PREPARING"}
 """State of Vertex AI's API, without its prefix → the job's state."""
@@ -13,6 +15,8 @@ _STATES: Final = {"PENDING": "PREPARING"}
 
 class JobFailedError(Exception):
     """The job ended in another state than SUCCEEDED. The text has its id, its state and the reason."""
+
+    __module__ = PUBLIC
 
 
 @dataclass(frozen=True, slots=True)

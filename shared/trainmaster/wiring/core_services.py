@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from functools import cache
+from typing import TYPE_CHECKING
 
 from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind
-from trainmaster.flows.commit.record import Deps
 from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.job_log import CloudJobLog
 from trainmaster.gcp.pubsub_bus import PubsubBus, as_temporary_error
 from trainmaster.ports import Bus, JobLog, Store
 from trainmaster.settings import settings
+
+if TYPE_CHECKING:
+    from trainmaster.flows.commit.record import Deps
 
 
 @cache
@@ -52,6 +55,8 @@ def allowed_resources() -> AllowedResources:
 
 @cache
 def deps() -> Deps:
+    from trainmaster.flows.commit.record import Deps  # the command line needs the other adapters only
+
     return Deps(
         store(),
         bus(),

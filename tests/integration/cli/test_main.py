@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import a_spec
 from trainmaster import settings
-from trainmaster.cli import jobs, main
+from trainmaster.cli import command_table, jobs, main
 from trainmaster.cli.installation import LOCAL_EXTRA_MISSING
+from trainmaster.cli.lazy import LazyCommand
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.user_errors import explain
 
@@ -59,12 +60,55 @@ def test_list_of_commands_names_every_command() -> None:
     assert {path[0] for path in COMMANDS if path} <= names
 
 
-def test_commands_other_than_local_import_no_emulators() -> None:
+@pytest.mark.parametrize(
+    ("group", "table"), [((), command_table.COMMANDS), (("jobs",), command_table.JOB_COMMANDS)], ids=["all", "jobs"]
+)
+def test_summaries_of_lists_are_those_of_the_commands(group: tuple[str, ...], table: dict[str, LazyCommand]) -> None:
+    helps = {name: COMMANDS[(*group, name)].help.partition("\n\n")[0] for name in table}
+    assert {name: command.summary for name, command in table.items()} == {
+        name: " ".join(text.split()) for name, text in helps.items()
+    }
+
+
+HEAVY = (
+    "flask",
+    "google.api_core",
+    "grpc",
+    "importlib.metadata",
+    "pydantic",
+    "requests",
+    "trainmaster.api",
+    "trainmaster.console",
+    "trainmaster.cost",
+    "trainmaster.flows",
+    "trainmaster.jobspec",
+    "trainmaster.simulator",
+    "trainmaster_emulators",
+)
+"""Modules that take long to import, and packages of ours that import them."""
+JOB_FILES = {"importlib.metadata", "pydantic", "trainmaster.jobspec"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "imported"),
+    [
+        (["--help"], set()),
+        (["why", "--help"], JOB_FILES | {"trainmaster.cost"}),
+        (["submit", "--help"], JOB_FILES),
+        (["jobs", "--help"], JOB_FILES | {"trainmaster.cost"}),
+        (["console", "--help"], {"importlib.metadata", "pydantic"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_command_imports_only_what_it_needs(arguments: list[str], imported: set[str]) -> None:
     program = (
-        "import sys; from trainmaster.cli.main import app; print([name for name in sys.modules if 'emulators' in name])"
+        "import sys; from trainmaster.cli.main import app\n"
+        f"try: app({arguments})\nfinally: print(*sys.modules, file=sys.stderr)"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    assert "Usage" in result.stdout
+    modules = result.stderr.split()
+    assert {name for name in HEAVY if any(f"{module}.".startswith(f"{name}.") for module in modules)} == imported
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import tarfile
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,15 +15,22 @@ from typing import Any
 import pytest
 import yaml
 
+import trainmaster
 from tests.integration.api.client import OWNER, PROJECT, TOKENS, VIEWER, an_app
 from tests.integration.api.served import serving
 from tests.integration.api.test_custom_jobs import BODY
 from tests.integration.logging.cloud import Cloud
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
-from trainmaster import Client, JobFailedError, package_folder
+from trainmaster import (
+    Client,
+    InvalidJobError,
+    JobFailedError,
+    PermanentError,
+    TemporaryError,
+    package_folder,
+)
 from trainmaster.core.model.job import JobState
-from trainmaster.errors import PermanentError
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.wiring import objects
@@ -131,13 +140,40 @@ def test_wait_ends_after_its_timeout(running: Running) -> None:
         ({"jobId": "digits_1", "trainingInput": {"region": "moon"}}, "training_input.region"),
         (a_spec(), "jobId: is required"),
         (BODY, "trainmaster.region: is required"),
-        ("missing.yaml", "there is no file missing.yaml"),
     ],
 )
 def test_wrong_job_raises_every_problem(running: Running, job: Any, problem: str) -> None:
-    with pytest.raises(PermanentError, match=problem):
+    with pytest.raises(InvalidJobError, match=problem):
         running.client.submit(job)
     assert running.world.store.recent_jobs(1) == ()
+
+
+def test_wrong_job_file_raises_every_problem(running: Running, tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match=r"there is no file missing\.yaml"):
+        running.client.submit("missing.yaml")
+    (tmp_path / "job.yaml").write_text("jobId: [1, 2", encoding="utf-8")
+    with pytest.raises(InvalidJobError, match=r"job\.yaml: Field: job Error"):
+        running.client.submit(tmp_path / "job.yaml")
+
+
+def test_used_job_id_is_not_an_invalid_job(running: Running) -> None:
+    running.client.submit({"jobId": "digits_1", **a_spec()})
+    with pytest.raises(PermanentError, match="already exists") as raised:
+        running.client.submit({"jobId": "digits_1", **a_spec()})
+    assert not isinstance(raised.value, InvalidJobError)
+
+
+def test_public_names_are_listed_and_found() -> None:
+    for name in trainmaster.__all__:
+        assert getattr(trainmaster, name).__name__ == name
+    assert not hasattr(trainmaster, "InvalidJob")
+
+
+@pytest.mark.parametrize("error", [InvalidJobError, JobFailedError, PermanentError, TemporaryError])
+def test_traceback_names_errors_as_users_import_them(error: type[Exception]) -> None:
+    (line,) = traceback.format_exception_only(error("why"))
+    assert line == f"trainmaster.{error.__name__}: why\n"
+    assert pickle.loads(pickle.dumps(error("why"))).args == ("why",)  # noqa: S301 - its own bytes
 
 
 def test_token_is_read_again_for_each_call(running: Running) -> None:

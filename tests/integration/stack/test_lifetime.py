@@ -142,7 +142,8 @@ def test_start_fails_with_the_traceback_of_a_function_that_does_not_load(tmp_pat
 
 def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path) -> None:
     folder = recording_functions(tmp_path / "functions")
-    environment = {**clean_environment(), state.STATE_DIR_VARIABLE: str(tmp_path / "my state")}
+    folders = {state.STATE_DIR_VARIABLE: str(tmp_path / "my state"), state.STATE_HOME_VARIABLE: str(tmp_path / "home")}
+    environment = {**clean_environment(), **folders}
 
     def local(*argv: str) -> subprocess.CompletedProcess[str]:
         command = ["trainmaster", "local", *argv]

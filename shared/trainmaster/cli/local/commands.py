@@ -82,6 +82,7 @@ def up(
     signal.signal(signal.SIGTERM, _interrupt)
     started = stack.start(folder, config, detach=detach)
     ready = started.wait_ready()
+    state.remember_state_dir(folder)
     say(f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in {folder}")
     say(f'To use it from a shell: eval "$(trainmaster local env{_option(state_dir)})"')
     if detach:
@@ -125,14 +126,14 @@ def _option(state_dir: Path | None) -> str:
 @app.command()
 def env(state_dir: StateDir = None) -> None:
     """Print the variables that connect clients in a shell to the stack: eval "$(trainmaster local env)"."""
-    folder = state.resolve_state_dir(state_dir)
+    folder = state.find_state_dir(state_dir)
     say(client_configuration.export_lines(client_configuration.environment(folder, stack.find(folder))).rstrip("\n"))
 
 
 @app.command()
 def status(state_dir: StateDir = None, form: OutputFormat = Format.TABLE) -> None:
     """Show the stack's services. Exit status 1 unless the stack is ready."""
-    folder = state.resolve_state_dir(state_dir)
+    folder = state.find_state_dir(state_dir)
     stored = state.read(folder)
     if stored is None:
         raise StackError(f"there is no stack in {folder}. `trainmaster local up` starts one")
@@ -171,12 +172,12 @@ def _print_status(stored: StackState, word: str, alive: dict[str, bool], folder:
 @app.command()
 def down(state_dir: StateDir = None) -> None:
     """Stop the stack, and what a killed stack left running. Succeeds if nothing is running."""
-    folder = state.resolve_state_dir(state_dir)
+    folder = state.find_state_dir(state_dir)
     say(f"stopped the stack in {folder}" if stack.stop(folder) else f"no stack is up in {folder}")
 
 
 def _faults(state_dir: Path | None) -> FaultClient:
-    return FaultClient(stack.find(state.resolve_state_dir(state_dir)))
+    return FaultClient(stack.find(state.find_state_dir(state_dir)))
 
 
 @app.command()

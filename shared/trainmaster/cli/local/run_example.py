@@ -79,6 +79,8 @@ def run(
     time_scale: TimeScale = 1.0,
 ) -> None:
     """Run an example job on a stack of its own and show what happens. The exit status is 0 only if it SUCCEEDED."""
+    if not EXAMPLES.is_dir():
+        raise PermanentError("the examples are in a checkout, not in the installed package: `make run` there runs one")
     if not (EXAMPLES / example / "job.yaml").is_file():
         raise PermanentError(f"there is no example {example}: {EXAMPLES / example} has no job.yaml")
     report, phases = Report(), Phases()

@@ -58,7 +58,7 @@ def _init_of(target: Target) -> int:
         from trainmaster_emulators.stack import stack
     except ModuleNotFoundError:
         raise PermanentError(LOCAL_EXTRA_MISSING) from None
-    return int(FaultClient(stack.find(state.resolve_state_dir(None))).processes(target.vm, target.host)["init"])
+    return int(FaultClient(stack.find(state.find_state_dir(None))).processes(target.vm, target.host)["init"])
 
 
 def _environment(pid: int) -> dict[str, str]:

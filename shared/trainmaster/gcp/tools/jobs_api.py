@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from google.api_core import exceptions
 
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import InvalidJobError, PermanentError, TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import NO_CONNECTION
 
 TIMEOUT_S: Final = 60.0
 PAUSES_S: Final = (1.0, 2.0, 4.0)
 """Pauses before the retries of a call."""
+_INVALID: Final = 400
 _TRANSIENT: Final = (429, 500, 502, 503, 504)
 
 
@@ -32,7 +33,8 @@ class JobsApi:
     ) -> dict[str, Any]:
         """Return the response. Raises PermanentError with the API's reason, and TemporaryError if there is no response.
 
-        `invocation` identifies a call that creates a job: the API recognises it when the call is repeated.
+        `invocation` identifies a call that creates a job: the API recognises it when the call is repeated. If the job
+        is invalid, the call raises InvalidJobError.
         """
         headers = {"User-Agent": f"trainmaster invocation-id/{invocation}"} if invocation else {}
         problem = ""
@@ -46,6 +48,8 @@ class JobsApi:
                     answer: dict[str, Any] = response.json()
                     return answer
                 problem = exceptions.from_http_response(response).message
+                if invocation and response.status_code == _INVALID:
+                    raise InvalidJobError(problem)
                 if response.status_code not in _TRANSIENT:
                     raise PermanentError(problem)
             if pause_s is not None:

@@ -1,0 +1,60 @@
+"""Groups of commands, each of which is imported when it is used: a list of commands imports none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command that is a function or a `typer.Typer` of a module."""
+
+    module: str
+    """Its module in `trainmaster.cli`."""
+    attribute: str
+    summary: str
+    """The first paragraph of its help, for lists."""
+    allow_extra_args: bool = False
+
+    def load(self, name: str) -> Any:
+        """Return the command. Raises ModuleNotFoundError if a package of an extra is missing."""
+        value = getattr(import_module(f"trainmaster.cli.{self.module}"), self.attribute)
+        if isinstance(value, typer.Typer):
+            app = value
+        else:
+            app = typer.Typer(add_completion=False)
+            app.command(context_settings={"allow_extra_args": self.allow_extra_args})(value)
+        command = typer.main.get_command(app)
+        command.name = name
+        return command
+
+
+class LazyGroup(TyperGroup):
+    """A group with lazy commands after its own. The types are those of the click that typer contains."""
+
+    lazy: ClassVar[Mapping[str, LazyCommand]] = {}
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._lists_commands = False
+        for name, command in self.lazy.items():
+            self.commands[name] = TyperCommand(name, help=command.summary)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.lazy or self._lists_commands:
+            return super().get_command(ctx, cmd_name)
+        return self.lazy[cmd_name].load(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._lists_commands = True
+        super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        self._lists_commands = True
+        return super().shell_complete(ctx, incomplete)

@@ -1,0 +1,100 @@
+"""Real installations of the package: the wheel and the libraries of an extra, each in a virtual environment of its own.
+
+The libraries are links to those of the tests' environment, so that nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import distribution, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from trainmaster_emulators.process.state import ROOT
+
+PROJECT = "trainmaster"
+
+
+@dataclass(frozen=True)
+class Installation:
+    folder: Path
+    """The virtual environment."""
+
+    def run(self, program: str, *arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run one of the installation's programs in a folder, without the variables of another installation."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("TRAINMASTER_", "PYTHON"))}
+        return subprocess.run(
+            [str(self.folder / "bin" / program), *arguments],
+            cwd=cwd,
+            env=own | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Installation]:
+    """Return a function that installs the package with an extra; without one, for an empty name."""
+
+    @cache
+    def install_extra(extra: str) -> Installation:
+        folder = tmp_path_factory.mktemp(extra or "client")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        uv = str(Path(sys.executable).with_name("uv"))
+        command = [
+            uv,
+            "pip",
+            "install",
+            "--offline",
+            "--no-deps",
+            "--python",
+            str(folder / "bin" / "python"),
+            str(wheel),
+        ]
+        subprocess.run(command, check=True, capture_output=True)
+        (packages,) = folder.glob("lib/python*/site-packages")
+        for name in required_distributions(extra):
+            link(name, packages)
+        return Installation(folder)
+
+    return install_extra
+
+
+def required_distributions(extra: str) -> set[str]:
+    """Return the distributions that the package requires with an extra, directly and indirectly."""
+    pending, seen = [(PROJECT, extra)], set[tuple[str, str]]()
+    while pending:
+        pair = name, own_extra = pending.pop()
+        if pair not in seen:
+            seen.add(pair)
+            for requirement in map(Requirement, requires(name) or ()):
+                if requirement.marker is None or requirement.marker.evaluate({"extra": own_extra}):
+                    pending += [(canonicalize_name(requirement.name), more) for more in {"", *requirement.extras}]
+    return {name for name, _ in seen} - {PROJECT}
+
+
+def link(name: str, packages: Path) -> None:
+    """Link the files of an installed distribution, except its programs."""
+    for file in distribution(name).files or ():
+        if ".." not in file.parts and "__pycache__" not in file.parts and file.suffix != ".pth":
+            target = packages / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(Path(str(file.locate())).resolve())

@@ -1,0 +1,138 @@
+"""What the wheel contains, and what users meet when they have installed it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.package.conftest import Installation, required_distributions
+from trainmaster_emulators.process.state import ROOT
+
+FOLDERS = ("algorithms", "cli", "emulators", "functions", "infra", "shared", "simulator")
+"""Names of our folders, past and present, that a user's own project may have."""
+CHECKOUT = "trainmaster_emulators/_checkout/"
+USE_CLIENT = """
+import trainmaster
+for name in trainmaster.__all__:
+    getattr(trainmaster, name)
+client = trainmaster.Client("my-project", "http://127.0.0.1:1")
+try:
+    client.submit("job.yaml")
+except trainmaster.InvalidJobError as error:
+    print(error)
+from trainmaster.wiring.objects import objects
+objects()  # `package_folder` uploads with it
+from trainmaster.testing import Installation
+Installation()
+"""
+OWN_PROJECT = """
+import json, trainmaster.client.client, trainmaster.cli.main, trainmaster_emulators.stack.stack
+{imports}
+print(json.dumps([trainmaster.__file__, {names}]))
+"""
+CLIENT_DISTRIBUTIONS_MAX = 30
+"""Of which 15 come with google-cloud-storage and google-auth."""
+
+Install = Callable[[str], Installation]
+
+
+def sources(*folders: str) -> set[str]:
+    return {
+        str(path.relative_to(ROOT / folder))
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".md"
+    }
+
+
+def test_wheel_has_two_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    packaged = {name for name in names if ".dist-info/" not in name and not name.startswith(CHECKOUT)}
+    assert {name.partition("/")[0] for name in packaged} == {"trainmaster", "trainmaster_emulators"}
+    assert packaged == sources("shared", "emulators")
+
+
+def test_wheel_has_the_files_that_a_local_stack_reads(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        copies = {name.removeprefix(CHECKOUT): name for name in archive.namelist() if name.startswith(CHECKOUT)}
+        functions = {str(path.relative_to(ROOT)) for path in (ROOT / "functions").glob("*.py")}
+        assert set(copies) == functions | {"infra/README.md", "infra/iam.tf"}
+        for name, copy in copies.items():
+            assert archive.read(copy) == (ROOT / name).read_bytes()
+
+
+@pytest.mark.parametrize("init", [True, False], ids=["with __init__.py", "without __init__.py"])
+def test_project_with_folders_of_our_names_works(install: Install, tmp_path: Path, *, init: bool) -> None:
+    for folder in FOLDERS:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own.py").write_text(f"NAME = {folder!r}\n", encoding="utf-8")
+        if init:
+            (tmp_path / folder / "__init__.py").touch()
+    imports = "\n".join(f"from {folder} import own as {folder}" for folder in FOLDERS)
+    names = ", ".join(f"{folder}.NAME" for folder in FOLDERS)
+    (tmp_path / "train.py").write_text(OWN_PROJECT.format(imports=imports, names=names), encoding="utf-8")
+    installation = install("local")
+    done = installation.run("python", "train.py", cwd=tmp_path)
+    assert not done.stderr
+    package, *own = json.loads(done.stdout)
+    assert own == list(FOLDERS)
+    assert package.startswith(str(installation.folder))
+
+
+def test_client_works_without_an_extra(install: Install, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("trainingInput: {region: moon}", encoding="utf-8")
+    done = install("").run("python", "-c", USE_CLIENT, cwd=tmp_path, STORAGE_EMULATOR_HOST="http://127.0.0.1:1")
+    assert (done.stdout, done.stderr) == ("jobId: is required. Example: jobId: digits_{time}\n", "")
+    assert len(required_distributions("")) <= CLIENT_DISTRIBUTIONS_MAX
+
+
+@pytest.mark.parametrize(
+    ("extra", "command", "remedy"),
+    [
+        ("", "jobs", "trainmaster: the command line needs typer. Install it in a checkout: pip install '.[cli]'\n"),
+        ("cli", "local", "Install them in a checkout: pipx install --force '.[local]'\n"),
+        ("cli", "tensorboard", "pipx install --force '.[tensorboard]'"),
+    ],
+)
+def test_command_without_its_extra_names_the_command_that_installs_it(
+    install: Install, tmp_path: Path, extra: str, command: str, remedy: str
+) -> None:
+    done = install(extra).run("trainmaster", command, *(["job"] if command == "tensorboard" else []), cwd=tmp_path)
+    assert done.returncode == 1
+    assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_command_line_lists_all_commands_without_the_local_stack(install: Install, tmp_path: Path) -> None:
+    done = install("cli").run("trainmaster", "--help", cwd=tmp_path)
+    assert not done.returncode, done.stderr
+    assert "simulate" in done.stdout
+
+
+@pytest.mark.emulator
+@pytest.mark.slow
+def test_local_stack_runs_from_an_empty_folder_and_is_found_from_another(install: Install, tmp_path: Path) -> None:
+    installation, elsewhere = install("local"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    def local(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return installation.run("trainmaster", "local", *arguments, cwd=cwd, XDG_STATE_HOME=str(tmp_path / "home"))
+
+    assert local("env", cwd=elsewhere).returncode == 1
+    try:
+        up = local("up", "--detach", "--realistic", "--time-scale", "0.1", cwd=tmp_path)
+        assert up.returncode == 0, up.stderr
+        assert f"export TRAINMASTER_STATE_DIR={tmp_path}/.state/local" in local("env", cwd=elsewhere).stdout
+        stack = json.loads(local("status", "--format", "json", cwd=elsewhere).stdout)
+        assert stack["status"] == "ready"
+        assert Path(stack["config"]["functions_dir"]).is_relative_to(installation.folder)
+        assert all(service["alive"] for service in stack["services"].values())
+    finally:
+        down = local("down", cwd=tmp_path)
+    assert down.returncode == 0
+    assert local("status", cwd=elsewhere).returncode == 1
