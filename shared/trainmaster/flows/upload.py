@@ -16,10 +16,18 @@ from typing import Final
 from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedObject
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.flows.algorithm_package import with_algorithm_package
-from trainmaster.flows.intake import check_allowed, region_problem, resume_previous_tuning, with_time_in_job_id
+from trainmaster.flows.intake import check_allowed, region_problem, resume_previous_tuning
 from trainmaster.flows.record import Deps
 from trainmaster.flows.resource_checks import with_resources
-from trainmaster.jobspec import InvalidJob, Problem, accept, job_id_from, read_document
+from trainmaster.jobspec import (
+    InvalidJob,
+    Problem,
+    accept,
+    job_id_from,
+    read_document,
+    with_job_id,
+    with_time_in_job_id,
+)
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects
 
@@ -58,8 +66,7 @@ def _check(data: bytes, source: str, uploaded: UploadedObject, deps: Deps) -> tu
     if spec.job_id is None:
         raise ValueError("a spec that was accepted with a default job id must have a job id")
     check_allowed(spec, deps.allowed)
-    others = {name: value for name, value in document.items() if name != "job_id"}
-    submitted = {**others, "jobId": spec.job_id}
+    submitted = with_job_id(document, spec.job_id)
     if _is_new(spec.job_id, source, submitted, deps):
         if wrong_region := region_problem(spec.plan, deps.regions):
             raise InvalidJob((wrong_region,))

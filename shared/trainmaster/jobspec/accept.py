@@ -1,6 +1,6 @@
 """Accept a submitted document: resolve it to a plan, or report everything that is wrong with it.
 
-    copy_as_json → read_model (names, types, limits) → check_supported
+    copy_as_json → with_lists → read_model (names, types, limits) → check_supported
                  → resolve_training_input or resolve_custom_job (ResolvedSpec) → resolve_task_groups → Plan
                  → check_environment_size
 
@@ -33,10 +33,10 @@ from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 from trainmaster.jobspec.machines.algorithm_machines import check_algorithm_machines, gpu_runtime
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
 from trainmaster.jobspec.reading.json_limits import copy_as_json
 from trainmaster.jobspec.reading.problems import ROOT, InvalidJob, Problem, Problems
-from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model
+from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists
 from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
 from trainmaster.jobspec.resolve.named_resources import named_resources
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
@@ -57,7 +57,9 @@ class AcceptedSpec:
 
     job_id: str | None
     spec_json: str
-    """The document as submitted, as canonical compact JSON: no defaults filled in, no names respelled."""
+    """The document as submitted, as canonical compact JSON: no defaults filled in, no names respelled.
+
+    A single value of a field that is a list has become a list of one: readers of the API's answers require it."""
     labels: Mapping[str, str]
     plan: Plan
     """The plan of the job; for a tuning job, that of each trial."""
@@ -74,6 +76,7 @@ def accept(document: Mapping[str, object], *, default_job_id: str | None) -> Acc
     CustomJob gets its id from its displayName.
     """
     copy, json_problems = copy_as_json(document)
+    copy = with_lists(copy)
     # Source: Airflow compares the returned trainingInput strictly with what it sent. Firestore and metadata need UTF-8.
     spec_json = json.dumps(copy, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     if len(spec_json.encode()) > SPEC_BYTES_MAX:
@@ -102,7 +105,8 @@ def _resolve(
         spec = resolve_custom_job(job, extension, resolved, problems)
     else:
         if job.training_input is None:
-            problems.add_text((TRAINING_INPUT,), "is required", TRAINING_INPUT_EXAMPLE)
+            found = [name for path, name in problems.spelling.names.items() if len(path) == 1]
+            problems.add_text((TRAINING_INPUT,), describe_missing_body(found), TRAINING_INPUT_EXAMPLE)
         spec = resolve_training_input(job.training_input or TrainingInput(), extension, resolved, problems)
     tuning = spec.tuning
     if isinstance(job, VertexTuningJob):

@@ -151,7 +151,7 @@ def test_token_is_read_again_for_each_call(running: Running) -> None:
 def test_logs_yields_lines_until_the_job_has_ended(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmaster.client.LATE_LINES_S", 0.1)
+    monkeypatch.setattr("trainmaster.client.client.LATE_LINES_S", 0.1)
     cloud = Cloud(tmp_path)
     job = running.client.submit({"jobId": "digits_1", **a_spec()})
     labels = {"ml.googleapis.com/job_id": "digits_1", "ml.googleapis.com/task_name": "master-replica-0"}
