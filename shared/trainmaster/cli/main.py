@@ -31,6 +31,7 @@ from trainmaster.cli import (
     why,
 )
 from trainmaster.cli.doctor import command as doctor
+from trainmaster.cli.gcloud_command import GcloudCommand
 from trainmaster.cli.installation import LOCAL_EXTRA_MISSING, settings_problems
 from trainmaster.cli.output import complain, say
 from trainmaster.cli.ssh import command as ssh
@@ -103,7 +104,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(prices.app, name="prices")
-app.command(context_settings={"allow_extra_args": True})(submit.submit)
+app.command(cls=GcloudCommand, context_settings={"allow_extra_args": True})(submit.submit)
 app.command()(convert.convert)
 jobs.app.command()(logs.logs)
 jobs.app.command()(why.why)
