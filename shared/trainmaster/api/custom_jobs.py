@@ -9,30 +9,16 @@ import json
 from typing import ClassVar, Final
 
 from trainmaster.api.errors import Json
-from trainmaster.api.vertex_resource import STATUS_FIELDS, VertexResource
+from trainmaster.api.vertex_resource import STATUS_FIELDS, VertexResource, get_field
 from trainmaster.core.model.job import Job
+from trainmaster.jobspec import detect_kind
+from trainmaster.jobspec.reading.document_kinds import VERTEX, DocumentKind
 
-_FIELDS_BESIDE_SPEC: Final = {
-    "displayName": "displayName",
-    "display_name": "displayName",
-    "jobSpec": "jobSpec",
-    "trainingTaskInputs": "jobSpec",
-    "training_task_inputs": "jobSpec",
-    "trainingTaskDefinition": "",
-    "training_task_definition": "",
-    "job_spec": "jobSpec",
-    "encryptionSpec": "encryptionSpec",
-    "encryption_spec": "encryptionSpec",
-    "labels": "",
-    "jobId": "",
-    "job_id": "",
-    "trainmaster": "",
-}
-"""Field of a document other than those of a bare specification → the field that shows it; empty: not shown as sent."""
+_SENT_FIELDS: Final = ("displayName", "encryptionSpec")
 
 
 class CustomJobs(VertexResource):
-    collection: ClassVar[str] = "customJobs"
+    kind: ClassVar[DocumentKind] = VERTEX
     message: ClassVar[str] = "custom_job"
     fields: ClassVar[frozenset[str]] = frozenset({*STATUS_FIELDS, "displayName", "jobSpec", "encryptionSpec"})
     required: ClassVar[tuple[str, ...]] = ("displayName", "jobSpec")
@@ -42,11 +28,10 @@ class CustomJobs(VertexResource):
 
     def specification(self, job: Job) -> Json:
         document = json.loads(job.spec_json)
-        bare_spec = {name: value for name, value in document.items() if name not in _FIELDS_BESIDE_SPEC}
-        sent = {
-            name: document[spelling] for spelling, name in _FIELDS_BESIDE_SPEC.items() if spelling in document and name
-        }
-        return {"jobSpec": bare_spec, **sent}
+        kind = detect_kind(document)
+        whole = kind.wrapped(document)
+        sent = {name: value for name in _SENT_FIELDS if (value := get_field(whole, name)) is not None}
+        return {**sent, "jobSpec": get_field(whole, kind.sent_body)}
 
 
 CUSTOM_JOBS: Final = CustomJobs()

@@ -13,10 +13,9 @@ from trainmaster.api.request import BODY_NAME, Call, Service, caller_name
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.admission_queue import queued_jobs
-from trainmaster.flows.job_creation.intake import with_time_in_job_id
 from trainmaster.flows.user_requests import cancel_job, change_labels
-from trainmaster.jobspec import JOB_ID, parse_document, read_labels
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec import JOB_ID, detect_kind, job_id_of, parse_document, read_labels, with_time_in_job_id
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
 from trainmaster.presentation.job_view import etag, service_view
 
 FIELDS: Final = frozenset(
@@ -39,12 +38,11 @@ FIELDS: Final = frozenset(
 
 def create(call: Call, service: Service) -> Json:
     document = with_time_in_job_id(parse_document(call.request.body, BODY_NAME), _submission_time(call, service))
-    requested = document.get("jobId", document.get("job_id"))
-    job_id = requested if isinstance(requested, str) and JOB_ID.fullmatch(requested) else ""
-    if detect_kind(document) is not AI_PLATFORM:
-        problem = "is required; to create a CustomJob, use projects/PROJECT/locations/REGION/customJobs"
-        raise errors.invalid_argument("training_input", problem)
-    return _view(create_job.create_job(document, job_id, call, service), service)
+    job_id = job_id_of(document) or ""
+    if (kind := detect_kind(document)) is not AI_PLATFORM:
+        where = f"projects/PROJECT/locations/REGION/{kind.collection}"
+        raise errors.invalid_argument("training_input", f"is required; to create a {kind.title}, use {where}")
+    return _view(create_job.create_job(document, job_id if JOB_ID.fullmatch(job_id) else "", call, service), service)
 
 
 def _submission_time(call: Call, service: Service) -> datetime:

@@ -15,6 +15,7 @@ from trainmaster.api.errors import Json
 from trainmaster.api.request import Call
 from trainmaster.api.vertex_resource import STATUS_FIELDS, VertexResource, get_field
 from trainmaster.core.model.job import Job, JobState, public_id
+from trainmaster.jobspec.reading.document_kinds import VERTEX_PIPELINE, DocumentKind
 
 DEFINITION: Final = "trainingTaskDefinition"
 INPUTS: Final = "trainingTaskInputs"
@@ -24,7 +25,7 @@ _TEXTS: Final = ("args", "command")
 
 
 class TrainingPipelines(VertexResource):
-    collection: ClassVar[str] = "trainingPipelines"
+    kind: ClassVar[DocumentKind] = VERTEX_PIPELINE
     message: ClassVar[str] = "training_pipeline"
     fields: ClassVar[frozenset[str]] = frozenset({*STATUS_FIELDS, *_SENT_FIELDS})
     required: ClassVar[tuple[str, ...]] = ("displayName", DEFINITION, INPUTS)

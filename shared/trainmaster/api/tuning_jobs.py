@@ -10,6 +10,7 @@ from trainmaster.api.vertex_resource import STATUS_FIELDS, VertexResource, get_f
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.search_space import Parameter, ParameterKind
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
+from trainmaster.jobspec.reading.document_kinds import VERTEX_TUNING, DocumentKind
 from trainmaster.presentation.job_view import timestamp
 
 _SENT_FIELDS: Final = (
@@ -35,10 +36,16 @@ _TRIAL_STATES: Final = {
 class TuningJobs(VertexResource):
     """A trial is shown with its tuning job. The job that runs it has no address of its own."""
 
-    collection: ClassVar[str] = "hyperparameterTuningJobs"
+    kind: ClassVar[DocumentKind] = VERTEX_TUNING
     message: ClassVar[str] = "hyperparameter_tuning_job"
     fields: ClassVar[frozenset[str]] = frozenset({*STATUS_FIELDS, *_SENT_FIELDS, "trials"})
-    required: ClassVar[tuple[str, ...]] = ("displayName", "studySpec", "trialJobSpec")
+    required: ClassVar[tuple[str, ...]] = (
+        "displayName",
+        "studySpec",
+        "trialJobSpec",
+        "maxTrialCount",
+        "parallelTrialCount",
+    )
 
     def includes(self, job: Job) -> bool:
         return job.tuning is not None

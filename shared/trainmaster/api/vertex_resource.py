@@ -21,8 +21,9 @@ from trainmaster.core.model.job import CUSTOM_JOB_PREFIX, Job, JobState, public_
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.messages import INTERNAL_ERROR, with_log_link
 from trainmaster.flows.user_requests import cancel_job, delete_job
-from trainmaster.jobspec import JOB_ID, parse_document
+from trainmaster.jobspec import JOB_ID, detect_kind, has_job_id, parse_document
 from trainmaster.jobspec.problems import snake_case
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, DocumentKind
 from trainmaster.presentation.job_view import timestamp
 
 STATES: Final = {
@@ -48,8 +49,8 @@ _log = logging.getLogger(__name__)
 class VertexResource(ABC):
     """The methods of one kind of resource."""
 
-    collection: ClassVar[str]
-    """Name in addresses and lists: `customJobs`."""
+    kind: ClassVar[DocumentKind]
+    """Kind of its documents, with its name in addresses and lists."""
     message: ClassVar[str]
     """Name in error messages: `custom_job`."""
     fields: ClassVar[frozenset[str]]
@@ -72,11 +73,14 @@ class VertexResource(ABC):
         """Return the fields of the job that its submitter set."""
 
     def create(self, call: Call, service: Service) -> Json:
-        document = self.read_document(parse_document(call.request.body, BODY_NAME))
+        sent = self.read_document(parse_document(call.request.body, BODY_NAME))
+        if (kind := detect_kind(sent)) not in (self.kind, AI_PLATFORM):
+            raise errors.invalid_argument(self.message, f"is a {kind.title}: use {_parent(call)}/{kind.collection}")
+        document = self.kind.wrapped(sent)
         for name in self.required:
             if not get_field(document, name):
                 raise errors.invalid_argument(f"{self.message}.{snake_case(name)}", "is required")
-        if "jobId" in document or "job_id" in document:
+        if has_job_id(document):
             raise errors.invalid_argument(f"{self.message}.job_id", "cannot be set: Vertex AI numbers its jobs")
         document["trainmaster"] = _with_region(document.get("trainmaster"), call.params["location"])
         job_id = f"{CUSTOM_JOB_PREFIX}{_number(call.idempotency_key)}"
@@ -93,7 +97,7 @@ class VertexResource(ABC):
         jobs, token = paging.read_page(
             call, service.deps.store, lambda job: self._is_listed(job, call) and matches(self.view(job, call))
         )
-        page: Json = {self.collection: [self.view(job, call) for job in jobs]} if jobs else {}
+        page: Json = {self.kind.collection: [self.view(job, call) for job in jobs]} if jobs else {}
         return {**page, "nextPageToken": token} if token else page
 
     def cancel(self, call: Call, service: Service) -> Json:
@@ -123,13 +127,13 @@ class VertexResource(ABC):
         job_id = f"{CUSTOM_JOB_PREFIX}{name}" if name.isdecimal() else name
         loaded = service.deps.store.load(job_id) if JOB_ID.fullmatch(job_id) else None
         if loaded is None or not self._is_listed(loaded.state.job, call):
-            raise errors.not_found(f"{_parent(call)}/{self.collection}/{name}")
+            raise errors.not_found(f"{_parent(call)}/{self.kind.collection}/{name}")
         return loaded.state.job
 
     def view(self, job: Job, call: Call) -> Json:
         """Return the job as the API shows it. Without a displayName in its document, its name is its id."""
         return {
-            "name": f"{_parent(call)}/{self.collection}/{public_id(job.job_id)}",
+            "name": f"{_parent(call)}/{self.kind.collection}/{public_id(job.job_id)}",
             "displayName": job.job_id,
             **self.specification(job),
             **_status(job, call),

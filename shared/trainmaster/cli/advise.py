@@ -26,7 +26,7 @@ from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.report import CostReport
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import accept
+from trainmaster.jobspec import accept, with_job_id
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.presentation.cost_view import money_words
 
@@ -64,10 +64,8 @@ class Experiment:
         from trainmaster.simulator import forecast
         from trainmaster.simulator.scenarios.scenario import HistoryError
 
-        document = json.loads(self.job.spec_json)
+        document = with_job_id(json.loads(self.job.spec_json), "advised")
         document[EXTENSION] = {**document.get(EXTENSION, {}), **changes}
-        document.pop("job_id", None)
-        document["jobId"] = "advised"
         spec = accept(document, default_job_id="advised")
         loss_rate = self.rate if rate is None else rate
         assumptions = forecast.Assumptions(loss_rate, self.duration_s, self.checkpoint_s)

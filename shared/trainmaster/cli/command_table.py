@@ -22,7 +22,7 @@ COMMANDS: Final = {
         "submit",
         "submit",
         "Submit a training job. Arguments after -- are passed to the program.",
-        allow_extra_args=True,
+        reads_as_gcloud=True,
     ),
     "convert": LazyCommand(
         "convert",

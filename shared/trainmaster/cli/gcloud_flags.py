@@ -1,117 +1,217 @@
-"""The options of `gcloud ai-platform jobs submit training`: each overrides its field of the job file.
+"""gcloud's options for a training job: each sets its field of the job file, in either format.
 
-Source: googlecloudsdk/command_lib/ml_engine/flags.py, and the requests that an unmodified gcloud sends.
+Source: googlecloudsdk/command_lib/ml_engine/flags.py, command_lib/ai, and the requests that an unmodified gcloud sends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from trainmaster.cli.installation import PROJECT
 from trainmaster.errors import PermanentError
+from trainmaster.jobspec import detect_kind
+from trainmaster.jobspec.problems import snake_case
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC
 
-ROLES: Final = {"master": "master", "worker": "worker", "parameter_server": "parameterServer"}
+_KMS_PARTS: Final = ("kms_project", "kms_location", "kms_keyring", "kms_key")
+_KMS_COLLECTIONS: Final = ("projects", "locations", "keyRings", "cryptoKeys")
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
-    """Values of the options; None if not given. Names are those of the options, with underscores."""
+class Flag:
+    """An option, and the fields that it sets: paths of canonical names. Without fields it has no effect."""
 
-    module_name: str | None = None
-    region: str | None = None
-    job_dir: str | None = None
-    scale_tier: str | None = None
-    runtime_version: str | None = None
-    python_version: str | None = None
-    service_account: str | None = None
-    network: str | None = None
-    use_chief_in_tf_config: bool | None = None
-    max_running_time: str | None = None
-    master_machine_type: str | None = None
-    master_accelerator: str | None = None
-    master_image_uri: str | None = None
-    worker_machine_type: str | None = None
-    worker_count: int | None = None
-    worker_accelerator: str | None = None
-    worker_image_uri: str | None = None
-    parameter_server_machine_type: str | None = None
-    parameter_server_count: int | None = None
-    parameter_server_accelerator: str | None = None
-    parameter_server_image_uri: str | None = None
-    labels: str | None = None
+    help: str
+    """Empty: the option is hidden, because it has no effect or requests what is not supported."""
+    metavar: str | None = None
+    training: str | None = None
+    """Field of a job of AI Platform."""
+    vertex: str | None = None
+    """Field of a job of Vertex AI."""
+    panel: str = "Program"
+    type: type = str
+    parse: Callable[[str], object] = str
+    """Turns the option's text into the field's value."""
 
     @property
-    def names_given(self) -> tuple[str, ...]:
-        """Names of the options that were given."""
-        return tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
+    def has_field(self) -> bool:
+        return bool(self.training or self.vertex)
 
 
-def apply_flags(document: Mapping[str, Any], flags: Flags, args: Sequence[str]) -> dict[str, Any]:
+def _accelerator(text: str) -> dict[str, str]:
+    pairs = {"count": "1", **_parse_pairs(text)}
+    if set(pairs) != {"type", "count"}:
+        raise ValueError("example: type=nvidia-tesla-t4,count=1")
+    return {"type": _enum(pairs["type"]), "count": pairs["count"]}
+
+
+def _enum(text: str) -> str:
+    return text.upper().replace("-", "_")
+
+
+def parse_list(text: str) -> list[str]:
+    """Split at commas, or at another delimiter: `^:^a,b:c`. Source: `gcloud topic escaping`."""
+    if text.startswith("^") and (end := text.find("^", 1)) > 0:
+        return [part for part in text[end + 1 :].split(text[1:end]) if part]
+    return [part for part in text.split(",") if part]
+
+
+def _parse_pairs(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in parse_list(text)]
+    if not all(equals and name.strip() for name, equals, _ in pairs):
+        raise ValueError("the format is KEY=VALUE,KEY=VALUE")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _role_flags(option: str, role: str, words: str) -> dict[str, Flag]:
+    config, vms = f"trainingInput.{role}Config", "VMs"
+    machine = f"Compute Engine machine type of {words}, or AI Platform's own name of one."
+    image = "Container image to run instead of Python packages."
+    gpu = "type=nvidia-tesla-t4,count=1."
+    flags = {
+        f"{option}_machine_type": Flag(machine, "TYPE", f"trainingInput.{role}Type", panel=vms),
+        f"{option}_count": Flag("Number of VMs.", "N", f"trainingInput.{role}Count", panel=vms, type=int),
+        f"{option}_accelerator": Flag(gpu, "GPU", f"{config}.acceleratorConfig", panel=vms, parse=_accelerator),
+        f"{option}_image_uri": Flag(image, "IMAGE", f"{config}.imageUri", panel=vms),
+    }
+    return {name: flag for name, flag in flags.items() if name != "master_count"}
+
+
+_PLACE: Final = "Location and identity"
+_VERTEX: Final = "Vertex AI"
+_CHIEF: Final = "Call the primary `chief` instead of `master` in TF_CONFIG. Only for containers."
+_TIERS: Final = "basic, standard-1, premium-1, basic-gpu, basic-tpu, or custom."
+_SHELL: Final = "An interactive shell in the browser."
+_POOLS: Final = "jobSpec.workerPoolSpecs.*"
+_ARGS: Final = f"{_POOLS}.containerSpec|pythonPackageSpec.args"
+FLAGS: Final[Mapping[str, Flag]] = {
+    "module_name": Flag("Module to run: python -m MODULE.", "MODULE", "trainingInput.pythonModule"),
+    "runtime_version": Flag("Preinstalled framework: 2.21, pytorch-2.9.", "VERSION", "trainingInput.runtimeVersion"),
+    "python_version": Flag("Ignored: the runtime version decides.", "VERSION", "trainingInput.pythonVersion"),
+    "job_dir": Flag("gs:// folder for the job's output.", "URI", "trainingInput.jobDir"),
+    "use_chief_in_tf_config": Flag(_CHIEF, None, "trainingInput.useChiefInTfConfig", type=bool),
+    "tpu_tf_version": Flag("Ignored: the TPU decides.", "VERSION", "trainingInput.workerConfig.tpuTfVersion"),
+    "enable_web_access": Flag(_SHELL, None, "trainingInput.enableWebAccess", "jobSpec.enableWebAccess", type=bool),
+    "region": Flag("Region of the VMs.", "REGION", "trainingInput.region", "trainmaster.region", _PLACE),
+    "service_account": Flag(
+        "Service account of the VMs.", "EMAIL", "trainingInput.serviceAccount", "jobSpec.serviceAccount", _PLACE
+    ),
+    "network": Flag(
+        "projects/NUMBER/global/networks/NAME.", "NETWORK", "trainingInput.network", "jobSpec.network", _PLACE
+    ),
+    "labels": Flag("KEY=VALUE, separated by commas.", "LABELS", "labels", "labels", _PLACE, parse=_parse_pairs),
+    "max_running_time": Flag(
+        "Cancel the job after this time: 7200s.",
+        "TIME",
+        "trainingInput.scheduling.maxRunningTime",
+        "jobSpec.scheduling.timeout",
+        _PLACE,
+    ),
+    "kms_key": Flag(
+        "Cloud KMS key of the boot disks: its full name, or with the options below.",
+        "KEY",
+        "trainingInput.encryptionConfig.kmsKeyName",
+        "encryptionSpec.kmsKeyName",
+        _PLACE,
+    ),
+    "kms_keyring": Flag("Key ring of --kms-key.", "RING", panel=_PLACE),
+    "kms_location": Flag("Location of --kms-key.", "LOCATION", panel=_PLACE),
+    "kms_project": Flag("Project of --kms-key; default: --project.", "PROJECT", panel=_PLACE),
+    "scale_tier": Flag(_TIERS, "TIER", "trainingInput.scaleTier", panel="VMs", parse=_enum),
+    **_role_flags("master", "master", "the master"),
+    **_role_flags("worker", "worker", "the workers"),
+    **_role_flags("parameter_server", "parameterServer", "the parameter servers"),
+    "display_name": Flag("Name of the job for people.", "NAME", None, "displayName", _VERTEX),
+    "max_trial_count": Flag("Number of trials.", "N", None, "maxTrialCount", _VERTEX, int),
+    "parallel_trial_count": Flag("Trials at the same time.", "N", None, "parallelTrialCount", _VERTEX, int),
+    "algorithm": Flag("random-search or grid-search.", "NAME", None, "studySpec.algorithm", _VERTEX, parse=_enum),
+    "enable_dashboard_access": Flag("", None, None, "jobSpec.enableDashboardAccess", _VERTEX, bool),
+    "persistent_resource_id": Flag("", "ID", None, "jobSpec.persistentResourceId", _VERTEX),
+    "command": Flag(
+        "Command of every container.", "LIST", None, f"{_POOLS}.containerSpec.command", _VERTEX, parse=parse_list
+    ),
+    "args": Flag("Arguments, as after --.", "LIST", "trainingInput.args", _ARGS, _VERTEX, parse=parse_list),
+    "verbosity": Flag("", "LEVEL"),
+    "quiet": Flag("", type=bool),
+    "user_output_enabled": Flag("", type=bool),
+    "log_http": Flag("", type=bool),
+}
+
+
+def apply_flags(document: Mapping[str, Any], given: Mapping[str, Any], args: Sequence[str]) -> dict[str, Any]:
     """Return the job file with the options applied, and `args` as the program's arguments.
 
-    Raises PermanentError for options that contradict each other or the format of the job file.
+    `given`: values of FLAGS; None: the option is not given. Raises PermanentError for options that contradict each
+    other, or that the format of the job file has no field for.
     """
-    key = "training_input" if "training_input" in document else "trainingInput"
-    if "jobSpec" in document and (flags.names_given or args):
-        raise PermanentError(
-            "gcloud's options and program arguments need a job file in AI Platform's format; this one is in Vertex AI's"
-        )
-    if "jobSpec" in document:
-        return dict(document)
-    if flags.master_image_uri and flags.runtime_version:
-        raise PermanentError("Only one of --master-image-uri, --runtime-version can be set.")
-    training = {**(document.get(key) or {}), **_job_fields(flags)}
-    for role, prefix in ROLES.items():
-        _apply_role_flags(training, flags, role, prefix)
+    kind = detect_kind(document)
+    values = {name: value for name, value in _with_whole_key(given).items() if value is not None}
     if args:
-        training["args"] = list(args)
-    result: dict[str, Any] = {**document, key: training}
-    if flags.labels:
-        result["labels"] = {**(document.get("labels") or {}), **_parse_pairs(flags.labels, "--labels")}
+        values["args"] = list(args)
+    if values.get("master_image_uri") and values.get("runtime_version"):
+        raise PermanentError("Only one of --master-image-uri, --runtime-version can be set.")
+    paths = {name: FLAGS[name].training if kind is AI_PLATFORM else FLAGS[name].vertex for name in values}
+    if unknown := [_option(name) for name, path in paths.items() if path is None and FLAGS[name].has_field]:
+        raise PermanentError(f"{', '.join(unknown)}: a {kind.title} has no field for it. Leave it out")
+    result = kind.wrapped(document) if values else dict(document)
+    for name, path in paths.items():
+        if path is not None:
+            steps = path.replace(JOB_SPEC, kind.sent_body).split(".")
+            result = with_field(result, steps, _parse(name, values[name]))
     return result
 
 
-def _job_fields(flags: Flags) -> dict[str, Any]:
-    """Return the fields of options that concern the whole job."""
-    values = {
-        "pythonModule": flags.module_name,
-        "region": flags.region,
-        "jobDir": flags.job_dir,
-        "scaleTier": flags.scale_tier and flags.scale_tier.upper().replace("-", "_"),
-        "runtimeVersion": flags.runtime_version,
-        "pythonVersion": flags.python_version,
-        "serviceAccount": flags.service_account,
-        "network": flags.network,
-        "useChiefInTfConfig": flags.use_chief_in_tf_config,
-        "scheduling": {"maxRunningTime": flags.max_running_time} if flags.max_running_time else None,
-    }
-    return {name: value for name, value in values.items() if value is not None}
+def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
+    """Return the document with a field set, under the name with which it has the field.
+
+    A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|` separates parents.
+    """
+    name = next((spelling for spelling in (path[0], snake_case(path[0])) if spelling in document), path[0])
+    inner = document.get(name)
+    match path[1:], inner:
+        case ["*", parents, field], list():
+            value = [_with_existing(item, parents.split("|"), field, value) for item in inner]
+        case [_, *_], Mapping() | None:
+            value = with_field(inner or {}, path[1:], value)
+        case [_, *_], _:
+            return dict(document)  # `accept` reports the wrong type
+        case [], Mapping() if isinstance(value, dict):
+            value = {**inner, **value}
+    return {**document, name: value}
 
 
-def _apply_role_flags(training: dict[str, Any], flags: Flags, role: str, prefix: str) -> None:
-    """Set the fields of one role in place."""
-    machine_type = getattr(flags, f"{role}_machine_type")
-    count = getattr(flags, f"{role}_count", None)
-    if machine_type:
-        training[f"{prefix}Type"] = machine_type
-    if count is not None:
-        training[f"{prefix}Count"] = str(count)
-    config = dict(training.get(f"{prefix}Config") or {})
-    if image := getattr(flags, f"{role}_image_uri"):
-        config["imageUri"] = image
-    if accelerator := getattr(flags, f"{role}_accelerator"):
-        option = f"--{role.replace('_', '-')}-accelerator"
-        pairs = {"count": "1", **_parse_pairs(accelerator, option)}
-        if set(pairs) != {"type", "count"}:
-            raise PermanentError(f"{option}: {accelerator!r} is not valid. Example: type=nvidia-tesla-t4,count=1")
-        config["acceleratorConfig"] = {"type": pairs["type"].upper().replace("-", "_"), "count": pairs["count"]}
-    if config:
-        training[f"{prefix}Config"] = config
+def _with_existing(item: object, parents: Sequence[str], field: str, value: object) -> object:
+    if not isinstance(item, Mapping):
+        return item
+    for parent in parents:
+        if isinstance(item.get(parent, item.get(snake_case(parent))), Mapping):
+            item = with_field(item, (parent, field), value)
+    return item
 
 
-def _parse_pairs(text: str, option: str) -> dict[str, str]:
-    pairs = [part.partition("=") for part in text.split(",") if part]
-    if not all(equals and name for name, equals, _ in pairs):
-        raise PermanentError(f"{option}: {text!r} is not valid. The format is KEY=VALUE,KEY=VALUE")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with the full name of the KMS key. Raises PermanentError if a part of it is missing."""
+    parts = {"kms_project": os.environ.get(PROJECT), **{name: given[name] for name in _KMS_PARTS if given.get(name)}}
+    others = {name: value for name, value in given.items() if name not in _KMS_PARTS}
+    key = parts.get("kms_key") or ""
+    if "/" not in key and set(parts) - {"kms_project"}:
+        if missing := [_option(name) for name in _KMS_PARTS if not parts.get(name)]:
+            raise PermanentError(f"--kms-key: encryption key not fully specified. Give {', '.join(missing)} as well")
+        key = "/".join(f"{kind}/{parts[name]}" for kind, name in zip(_KMS_COLLECTIONS, _KMS_PARTS, strict=True))
+    return {**others, "kms_key": key or None}
+
+
+def _parse(name: str, value: object) -> object:
+    if isinstance(value, bool | list):
+        return value
+    try:
+        return FLAGS[name].parse(str(value))
+    except ValueError as error:
+        raise PermanentError(f"{_option(name)}: {value!r} is not valid: {error}") from None
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

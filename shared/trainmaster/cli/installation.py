@@ -66,6 +66,16 @@ def worker_account_of(project: str) -> str:
     return f"trainmaster-worker@{project}.iam.gserviceaccount.com"
 
 
+def use_project(project: str) -> None:
+    """Set the project, and the names that infra/ gives to its resources unless the environment names others."""
+    from trainmaster.settings import settings
+
+    os.environ[PROJECT] = project
+    os.environ.setdefault(BUCKET, f"{project}-trainmaster")
+    os.environ.setdefault(WORKER_SERVICE_ACCOUNT, worker_account_of(project))
+    settings.cache_clear()
+
+
 def settings_problems(error: Exception) -> Iterator[str]:
     """Yield `VARIABLE: problem` for each invalid setting. Yield nothing for an error that is not about settings."""
     from pydantic import ValidationError

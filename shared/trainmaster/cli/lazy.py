@@ -20,7 +20,8 @@ class LazyCommand:
     attribute: str
     summary: str
     """The first paragraph of its help, for lists."""
-    allow_extra_args: bool = False
+    reads_as_gcloud: bool = False
+    """Whether it has gcloud's options, and arguments of a program after `--`."""
 
     def load(self, name: str) -> Any:
         """Return the command. Raises ModuleNotFoundError if a package of an extra is missing."""
@@ -29,10 +30,17 @@ class LazyCommand:
             app = value
         else:
             app = typer.Typer(add_completion=False)
-            app.command(context_settings={"allow_extra_args": self.allow_extra_args})(value)
+            app.command(cls=self._command_class(), context_settings={"allow_extra_args": self.reads_as_gcloud})(value)
         command = typer.main.get_command(app)
         command.name = name
         return command
+
+    def _command_class(self) -> type[TyperCommand]:
+        if not self.reads_as_gcloud:
+            return TyperCommand
+        from trainmaster.cli.gcloud_command import GcloudCommand
+
+        return GcloudCommand
 
 
 class LazyGroup(TyperGroup):

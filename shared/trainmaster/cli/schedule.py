@@ -23,12 +23,19 @@ from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.cli.submit import check_document, read_job
-from trainmaster.core.intake.job_id_template import at_time, is_template
+from trainmaster.core.intake.job_id_template import is_template
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
-from trainmaster.jobspec import InvalidJob, accept
-from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, detect_kind
+from trainmaster.jobspec import (
+    InvalidJob,
+    accept,
+    detect_kind,
+    job_id_of,
+    with_id_from_file,
+    with_time_in_job_id,
+)
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
 
@@ -198,12 +205,12 @@ def _resource(name: str, location: str) -> str:
 
 def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
     """Read the job file, and check it as if it were submitted now. Raises PermanentError with every problem."""
-    _, document = read_job(str(job_file), None)
-    job_id = str(document.pop("job_id", None) or document.get("jobId") or f"{job_file.stem}_{{time:%Y%m%d_%H%M}}")
-    if not is_template(job_id):
+    document = with_id_from_file(read_job(str(job_file), None)[1], job_file.name, "%Y%m%d_%H%M")
+    job_id = job_id_of(document) or ""
+    if job_id and not is_template(job_id):
         example = f"{job_id}_{{time:%Y%m%d_%H%M}}"
         raise PermanentError(f"jobId: {job_id!r} can be used only once. Add the time to it, for example {example}")
-    submitted = {**document, "jobId": at_time(job_id, datetime.now(UTC))}
+    submitted = with_time_in_job_id(document, datetime.now(UTC))
     check_document(submitted)
     if is_published:
         _check_resources(submitted)
@@ -212,7 +219,7 @@ def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
             "--submit-as needs a job file with trainingInput. In Vertex AI's format, the API numbers the jobs, so that "
             "a repeated call would create another job"
         )
-    return {**document, "jobId": job_id}
+    return document
 
 
 def _check_resources(document: dict[str, object]) -> None:

@@ -15,8 +15,9 @@ import typer
 
 from trainmaster.cli.options import OutputFormat, parse_duration
 from trainmaster.cli.output import Format, print_json, print_table, say
+from trainmaster.cli.submit import check_document, read_job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, accept, read_document
+from trainmaster.jobspec import AcceptedSpec, accept, with_job_id
 
 if TYPE_CHECKING:
     from trainmaster.simulator.forecast import Forecast
@@ -80,10 +81,6 @@ def _print_forecast(forecast: Forecast, spec: AcceptedSpec, preemptions_per_hour
 
 def _accept(job_file: Path) -> tuple[AcceptedSpec, bytes]:
     """Return the spec, and the message that would submit it. Raises PermanentError if the file is invalid."""
-    try:
-        document = dict(read_document(job_file.read_bytes(), job_file.name))
-        spec = accept(document, default_job_id=DEFAULT_JOB_ID)
-    except InvalidJob as invalid:
-        raise PermanentError(str(invalid)) from None
-    document.pop("job_id", None)
-    return spec, json.dumps({**document, "jobId": spec.job_id}).encode()
+    _, document = read_job(str(job_file), None)
+    job_id = check_document(document, default_job_id=DEFAULT_JOB_ID)
+    return accept(document, default_job_id=job_id), json.dumps(with_job_id(document, job_id)).encode()

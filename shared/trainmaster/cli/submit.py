@@ -17,17 +17,25 @@ import typer
 
 from trainmaster.cli import package_staging
 from trainmaster.cli import submit_options as options
-from trainmaster.cli.gcloud_flags import Flags, apply_flags
-from trainmaster.cli.installation import choose_installation, open_store
+from trainmaster.cli.gcloud_command import with_flags
+from trainmaster.cli.gcloud_flags import apply_flags, parse_list, with_field
+from trainmaster.cli.installation import choose_installation, open_store, use_project
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.wait import exit_status, wait
-from trainmaster.core.intake.job_id_template import at_time
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
-from trainmaster.jobspec import InvalidJob, Problem, accept, job_id_from, read_document
-from trainmaster.jobspec.job_document import CONVERTED_FROM
-from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec import (
+    InvalidJob,
+    accept,
+    detect_kind,
+    read_document,
+    with_id_from_file,
+    with_job_id,
+    with_time_in_job_id,
+)
+from trainmaster.jobspec.job_document import listed_substitutions
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION
 from trainmaster.messaging import topics
 from trainmaster.ports import Store
 from trainmaster.presentation.console_link import console_link
@@ -42,57 +50,39 @@ LOADS_PER_REJECTION_SCAN: Final = 3
 JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
+@with_flags
 def submit(
     context: typer.Context,
-    job: options.Job,
+    job: options.Job = None,
     config: options.Config = None,
     package_path: options.PackagePath = None,
     packages: options.Packages = None,
     staging_bucket: options.StagingBucket = None,
-    module_name: options.ModuleName = None,
-    runtime_version: options.RuntimeVersion = None,
-    python_version: options.PythonVersion = None,
-    job_dir: options.JobDir = None,
-    use_chief_in_tf_config: options.UseChief = None,
-    region: options.Region = None,
-    service_account: options.ServiceAccount = None,
-    network: options.Network = None,
-    labels: options.Labels = None,
-    max_running_time: options.MaxRunningTime = None,
-    scale_tier: options.ScaleTier = None,
-    master_machine_type: options.MachineType = None,
-    master_accelerator: options.Accelerator = None,
-    master_image_uri: options.ImageUri = None,
-    worker_machine_type: options.MachineType = None,
-    worker_count: options.Count = None,
-    worker_accelerator: options.Accelerator = None,
-    worker_image_uri: options.ImageUri = None,
-    parameter_server_machine_type: options.MachineType = None,
-    parameter_server_count: options.Count = None,
-    parameter_server_accelerator: options.Accelerator = None,
-    parameter_server_image_uri: options.ImageUri = None,
+    project: options.Project = None,
     check: options.Check = False,
     wait_for_end: options.Wait = False,
     asynchronous: options.Async = False,
     stream_logs: options.StreamLogs = False,
     form: OutputFormat = Format.TABLE,
+    **flags: Any,
 ) -> None:
     """Submit a training job. Arguments after -- are passed to the program."""
-    given = {name: value for name, value in locals().items() if name in Flags.__dataclass_fields__}
     if asynchronous and (stream_logs or wait_for_end):
         raise PermanentError("--async cannot be combined with --stream-logs or --wait")
-    name, document = read_job(job, config, region)
+    if project:
+        use_project(project)
+    source = job or str(config or "")
+    name, document = read_job(source, config if job else None, flags["region"])
     if _list_substitutions(document):
-        given["region"] = None  # the conversion of the manifest has used it
-    document = apply_flags(document, Flags(**given), context.args)
-    set_job_id(document, job, name)
+        flags["region"] = None  # the conversion of the manifest has used it
+    document = with_job_name(apply_flags(document, flags, context.args), source, name)
     if check:
         from trainmaster.cli.doctor.command import report_job
 
         report_job(document, form)
     if package_path or packages:
         choose_installation()
-        _stage_packages(document, package_path, packages, staging_bucket)
+        document = _stage_packages(document, package_path, packages, staging_bucket)
     job_id = check_document(document)
     store = open_store()
     stored = send(document, job_id, store)
@@ -111,26 +101,26 @@ def read_job(job: str, config: Path | None, region: str | None = None) -> tuple[
     converted.
     """
     is_file = Path(job).is_file() or job.endswith(JOB_FILE_SUFFIXES)
+    if not job:
+        raise PermanentError("no job is given: name a job file, or a job id with --config FILE or with options")
     if is_file and config:
         raise PermanentError(f"two job files are given: {job} and --config {config}. Give one of them")
     source = Path(job) if is_file else config
     if source is None:
         return job, {}
     try:
-        document = dict(read_document(source.read_bytes(), source.name, region))
+        document = read_document(source.read_bytes(), source.name, region)
     except FileNotFoundError:
         raise PermanentError(f"there is no file {source}") from None
     except InvalidJob as invalid:
-        problems = "".join(f"\n  {_describe_problem(problem)}" for problem in invalid.problems)
-        raise PermanentError(f"{source} cannot be read:{problems}") from None
+        raise PermanentError(f"{source} cannot be read:{_problems_text(invalid)}") from None
     return (None if is_file else job), document
 
 
 def _list_substitutions(document: dict[str, Any]) -> bool:
     """Print what the conversion of a manifest replaced. Return whether the job file was converted from one."""
-    extension = document.get(EXTENSION)
-    converted = extension.get(CONVERTED_FROM) if isinstance(extension, dict) else None
-    if not isinstance(converted, dict) or "jobSpec" not in document:
+    converted = listed_substitutions(document)
+    if not converted or "jobSpec" not in document:
         return False
     complain(f"converted {converted.get('manifest')}")
     for item in converted.get("substitutions", ()):
@@ -138,21 +128,18 @@ def _list_substitutions(document: dict[str, Any]) -> bool:
     return True
 
 
-def check_document(document: dict[str, Any]) -> str:
+def check_document(document: dict[str, Any], default_job_id: str | None = None) -> str:
     """Return the job's id. Raises PermanentError with every problem of the job file."""
     try:
-        spec = accept(document, default_job_id=None)
+        spec = accept(document, default_job_id=default_job_id)
     except InvalidJob as invalid:
-        problems = "".join(f"\n  {_describe_problem(problem)}" for problem in invalid.problems)
-        raise PermanentError(f"the job is not valid, and was not submitted:{problems}") from None
-    if spec.job_id is None:
-        raise ValueError("an accepted spec without a default has a job id")
-    return spec.job_id
+        raise PermanentError(f"the job is not valid, and was not submitted:{_problems_text(invalid)}") from None
+    return spec.job_id or ""
 
 
-def _describe_problem(problem: Problem) -> str:
-    end = "" if problem.problem.endswith("?") else "."
-    return f"{problem.field}: {problem.problem}{end} Example: {problem.example}"
+def _problems_text(invalid: InvalidJob) -> str:
+    ends = {problem: "" if problem.problem.endswith("?") else "." for problem in invalid.problems}
+    return "".join(f"\n  {item.field}: {item.problem}{end} Example: {item.example}" for item, end in ends.items())
 
 
 def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> Job:
@@ -178,30 +165,31 @@ def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[f
 
 def _stage_packages(
     document: dict[str, Any], package_path: Path | None, packages: str | None, staging_bucket: str | None
-) -> None:
-    """Upload the packages, and put their URIs into the job."""
+) -> dict[str, Any]:
+    """Upload the packages, and return the job with their URIs."""
     from trainmaster.wiring.objects import objects
 
-    training = document.get("training_input", document.get("trainingInput"))
-    if training is None:
+    kind = detect_kind(document)
+    if kind is not AI_PLATFORM:
         raise PermanentError(
-            "--package-path and --packages work with AI Platform's format only; this job file is in Vertex AI's"
+            f"--package-path and --packages work with AI Platform's format only; this job file is a {kind.title}"
         )
-    names = [name for name in (packages or "").split(",") if name]
-    folder = package_staging.folder_for(document["jobId"], staging_bucket, training.get("jobDir"), settings().bucket)
-    training["packageUris"] = package_staging.stage(names, package_path, folder, objects())
+    training = document.get("trainingInput", document.get("training_input")) or {}
+    job_dir = training.get("jobDir", training.get("job_dir")) if isinstance(training, dict) else None
+    folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, settings().bucket)
+    names = parse_list(packages or "")
+    uris = package_staging.stage(names, package_path, folder, objects())
+    return with_field(document, ("trainingInput", "packageUris"), uris)
 
 
-def set_job_id(document: dict[str, Any], job_file: str, job_id: str | None = None) -> None:
-    """Set the document's job id to `job_id`, else keep its own, else derive one from the file's name and the time.
+def with_job_name(document: dict[str, Any], job_file: str, job_id: str | None = None) -> dict[str, Any]:
+    """Return the document with the id `job_id`, else its own, else one derived from the file's name and the time.
 
     `{time:FORMAT}` in an id is replaced by the current time. An id that is not text is left to `accept`, which refuses
     it.
     """
-    now = datetime.now(UTC)
-    named = job_id or document.pop("job_id", None) or document.get("jobId")
-    named = named or job_id_from(job_file, now.strftime("%Y%m%d_%H%M%S"))
-    document["jobId"] = at_time(named, now) if isinstance(named, str) else named
+    named = with_job_id(document, job_id) if job_id else with_id_from_file(document, job_file)
+    return with_time_in_job_id(named, datetime.now(UTC))
 
 
 def _follow(job_id: str, store: Store, form: Format, *, stream_logs: bool) -> None:

@@ -1,4 +1,4 @@
-"""Options of `trainmaster submit`: those of `gcloud ai-platform jobs submit training`, with the same names."""
+"""Options of `trainmaster submit` other than the fields of the job file, which are in `gcloud_flags`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import Annotated, Final
 import typer
 
 _program = partial(typer.Option, rich_help_panel="Program")
-_place = partial(typer.Option, rich_help_panel="Location and identity")
-_vms = partial(typer.Option, rich_help_panel="VMs")
 
-JOB_HELP: Final = "Job file, or the id of a job that the options describe."
-CHIEF_HELP: Final = "Call the primary `chief` instead of `master` in TF_CONFIG. Only for containers."
-TIERS: Final = "basic, standard-1, premium-1, basic-gpu, basic-tpu, or custom."
+JOB_HELP: Final = "Job file, or the id of a job that the options describe. Needed unless --config is given."
 
-Job = Annotated[str, typer.Argument(help=JOB_HELP, metavar="FILE|JOB")]
+Job = Annotated[str | None, typer.Argument(help=JOB_HELP, metavar="FILE|JOB")]
+Project = Annotated[str | None, typer.Option(metavar="PROJECT", help="Project of the installation.")]
 Config = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Job file. Options override it.")
 ]
@@ -37,22 +34,3 @@ Check = Annotated[
         "--check", help="Show what the job would lack, and do not submit it. Exit status 1 if there is a problem."
     ),
 ]
-ModuleName = Annotated[str | None, _program(metavar="MODULE", help="Module to run: python -m MODULE.")]
-RuntimeVersion = Annotated[str | None, _program(metavar="VERSION", help="Preinstalled framework: 2.21, pytorch-2.9.")]
-PythonVersion = Annotated[str | None, _program(metavar="VERSION", help="Ignored: the runtime version decides.")]
-JobDir = Annotated[str | None, _program(metavar="URI", help="gs:// folder for the job's output.")]
-UseChief = Annotated[bool | None, _program(help=CHIEF_HELP)]
-
-Region = Annotated[str | None, _place(metavar="REGION", help="Region of the VMs.")]
-ServiceAccount = Annotated[str | None, _place(metavar="EMAIL", help="Service account of the VMs.")]
-Network = Annotated[str | None, _place(metavar="NETWORK", help="projects/NUMBER/global/networks/NAME.")]
-Labels = Annotated[str | None, _place(metavar="LABELS", help="KEY=VALUE, separated by commas.")]
-MaxRunningTime = Annotated[str | None, _place(metavar="TIME", help="Cancel the job after this time: 7200s.")]
-
-ScaleTier = Annotated[str | None, _vms(metavar="TIER", help=TIERS)]
-MachineType = Annotated[
-    str | None, _vms(metavar="TYPE", help="Compute Engine machine type, or AI Platform's own name of one.")
-]
-Accelerator = Annotated[str | None, _vms(metavar="GPU", help="type=nvidia-tesla-t4,count=1.")]
-ImageUri = Annotated[str | None, _vms(metavar="IMAGE", help="Container image to run instead of Python packages.")]
-Count = Annotated[int | None, _vms(min=0, metavar="N", help="Number of VMs.")]

@@ -12,11 +12,21 @@ from typing import Any, Final
 
 from trainmaster.client.explanation import Explanation, explanation_of
 from trainmaster.client.job import Job, JobFailedError, job_of
-from trainmaster.core.intake.job_id_template import at_time
 from trainmaster.errors import InvalidJobError, PermanentError
 from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.gcp.tools.jobs_api import JobsApi
-from trainmaster.jobspec import InvalidJob, read_document
+from trainmaster.jobspec import (
+    InvalidJob,
+    detect_kind,
+    job_file_of,
+    job_id_of,
+    read_document,
+    with_id_from_file,
+    with_job_id,
+    with_time_in_job_id,
+)
+from trainmaster.jobspec.problems import snake_case
+from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, VERTEX_TUNING
 from trainmaster.presentation.log_reader import LogLine, LogReader
 
 PROJECT: Final = "TRAINMASTER_PROJECT"
@@ -25,8 +35,6 @@ LOGGING: Final = "TRAINMASTER_LOGGING_ENDPOINT"
 POLL_S: Final = 10.0
 LATE_LINES_S: Final = 5.0
 """How long after a job's end its VMs may still write log lines."""
-_TUNING: Final = ("studySpec", "study_spec")
-_VERTEX: Final = ("jobSpec", "job_spec", *_TUNING)
 
 
 class Client:
@@ -45,24 +53,28 @@ class Client:
     def submit(self, job: str | Path | Mapping[str, Any], region: str | None = None) -> Job:
         """Create a job and return it. `job`: path of a job file or of a manifest of Kubeflow, or its content.
 
-        `region`: where the job of a manifest runs, if the manifest does not say so. A repeated call creates another
-        job, or fails if the job id was used. Raises InvalidJobError with every problem of the job.
+        `region`: where the job of a manifest, or of a document in Vertex AI's format, runs that does not say so. A
+        repeated call creates another job, or fails if the job id was used. Raises InvalidJobError with every problem of
+        the job.
         """
-        document = dict(job) if isinstance(job, Mapping) else _read(Path(job), region)
-        job_id = document.pop("job_id", document.pop("jobId", None))
-        invocation = str(uuid.uuid4())
-        if not any(name in document for name in _VERTEX):
-            if not isinstance(job_id, str):
+        document = _read(job, region)
+        job_id, invocation = job_id_of(document), str(uuid.uuid4())
+        kind = detect_kind(document)
+        if kind is AI_PLATFORM:
+            if job_id is None:
                 raise InvalidJobError("jobId: is required. Example: jobId: digits_{time}")
-            document["jobId"] = at_time(job_id, datetime.now(UTC))
-            return job_of(self._api.call("POST", "jobs", document, invocation))
-        extension = document.get("trainmaster")
-        own_region = extension.get("region") if isinstance(extension, Mapping) else None
-        if own_region is None:
+            return job_of(self._api.call("POST", kind.collection, document, invocation))
+        extension = document.get(EXTENSION) or {}
+        location = extension.get("region", region) if isinstance(extension, Mapping) else region
+        if location is None:
             raise InvalidJobError("trainmaster.region: is required. Example: trainmaster: {region: us-central1}")
-        kind = "hyperparameterTuningJobs" if any(name in document for name in _TUNING) else "customJobs"
-        document.setdefault("displayName", job_id or "job")
-        return job_of(self._api.call("POST", f"locations/{own_region}/{kind}", document, invocation))
+        sent = with_job_id(kind.wrapped(document), None)
+        # gcloud fills in the same fields, which the API requires.
+        counts = {"maxTrialCount": 1, "parallelTrialCount": 1} if kind is VERTEX_TUNING else {}
+        for name, value in {"displayName": job_id or "job", **counts}.items():
+            if snake_case(name) not in sent:
+                sent.setdefault(name, value)
+        return job_of(self._api.call("POST", f"locations/{location}/{kind.collection}", sent, invocation))
 
     def describe(self, job: Job | str) -> Job:
         """Return the job as it is now. `job`: a job, a job id, or the address of a job of Vertex AI's format."""
@@ -109,13 +121,19 @@ class Client:
             time.sleep(min(self._poll_s, LATE_LINES_S))
 
 
-def _read(file: Path, region: str | None) -> dict[str, Any]:
+def _read(job: str | Path | Mapping[str, Any], region: str | None) -> Mapping[str, Any]:
+    """Return the job file of a file or of a mapping, with the time in its job id."""
     try:
-        return dict(read_document(file.read_bytes(), file.name, region))
+        document = job_file_of(job, region) if isinstance(job, Mapping) else _read_file(Path(job), region)
+        return with_time_in_job_id(document, datetime.now(UTC))
     except FileNotFoundError:
-        raise PermanentError(f"there is no file {file}") from None
+        raise PermanentError(f"there is no file {job}") from None
     except InvalidJob as invalid:
-        raise InvalidJobError(f"{file}: {invalid}") from None
+        raise InvalidJobError(f"{'job' if isinstance(job, Mapping) else job}: {invalid}") from None
+
+
+def _read_file(file: Path, region: str | None) -> dict[str, Any]:
+    return with_id_from_file(read_document(file.read_bytes(), file.name, region), file.name)
 
 
 def _address(job: Job | str) -> str:

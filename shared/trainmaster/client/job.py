@@ -61,7 +61,7 @@ def job_of(document: Mapping[str, Any]) -> Job:
     if "jobId" in document:
         return Job(f"jobs/{document['jobId']}", document["state"], document.get("errorMessage"), document)
     address = "/".join(str(document["name"]).split("/")[2:])
-    state = str(document["state"]).removeprefix("JOB_STATE_")
+    state = str(document["state"]).removeprefix("JOB_STATE_").removeprefix("PIPELINE_STATE_")
     error = document.get("error")
     return Job(address, _STATES.get(state, state), error and error.get("message"), document)
 

@@ -19,10 +19,8 @@ from trainmaster.flows.job_creation.intake import (
     OverLimitError,
     check_allowed,
     create_job,
-    requested_job_id,
-    with_time_in_job_id,
 )
-from trainmaster.jobspec import AcceptedSpec, InvalidJob, read_document
+from trainmaster.jobspec import AcceptedSpec, InvalidJob, job_id_of, read_document, with_time_in_job_id
 from trainmaster.ports import Rejection, Store
 
 API_SOURCE: Final = "api:"
@@ -48,10 +46,10 @@ def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime |
     submission = source or f"{MESSAGE_SOURCE}:{hashlib.sha256(data).hexdigest()}"
     job_id: str | None = None
     try:
-        document = read_document(data, "message.json")
-        job_id = requested_job_id(document)
+        document = read_document(data, MESSAGE_SOURCE)
+        job_id = job_id_of(document)
         document = with_time_in_job_id(document, published_at)
-        job_id = requested_job_id(document)
+        job_id = job_id_of(document)
         create_job(document, submission, now, deps, authorize=lambda spec: _authorize(spec, now, deps))
     except InvalidJob as invalid:
         raise _reject(submission, job_id, str(invalid).splitlines(), now, deps.store) from None

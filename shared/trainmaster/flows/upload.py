@@ -21,10 +21,17 @@ from trainmaster.flows.job_creation.intake import (
     check_allowed,
     region_problem,
     resume_previous_tuning,
-    with_time_in_job_id,
 )
 from trainmaster.flows.job_creation.resource_checks import with_resources
-from trainmaster.jobspec import InvalidJob, Problem, accept, job_id_from, read_document
+from trainmaster.jobspec import (
+    InvalidJob,
+    Problem,
+    accept,
+    job_id_from,
+    read_document,
+    with_job_id,
+    with_time_in_job_id,
+)
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects
 
@@ -63,8 +70,7 @@ def _check(data: bytes, source: str, uploaded: UploadedObject, deps: Deps) -> tu
     if spec.job_id is None:
         raise ValueError("a spec that was accepted with a default job id must have a job id")
     check_allowed(spec, deps.allowed)
-    others = {name: value for name, value in document.items() if name != "job_id"}
-    submitted = {**others, "jobId": spec.job_id}
+    submitted = with_job_id(document, spec.job_id)
     if _is_new(spec.job_id, source, submitted, deps):
         if wrong_region := region_problem(spec.plan, deps.regions):
             raise InvalidJob((wrong_region,))

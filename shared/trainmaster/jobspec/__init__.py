@@ -1,13 +1,28 @@
 """The job format: what a submitted document means, or everything that is wrong with it.
 
-    parse_document    bytes of a job file or message → a mapping, safely
-    read_document     the same; a manifest of Kubeflow or JobSet is converted to a job file
-    accept            a mapping → spec, labels and plan
-    job_id_from       an object's name → a legal job id
-    read_exit_policy  a mapping → an exit policy
-    read_labels       a mapping → labels
+    read_document        bytes of a file, message or editor → the job file; a manifest is converted to one
+    job_file_of          the same, for a document that is already a mapping
+    detect_kind          a job file → which of the four kinds it is, and the API's resource for it
+    job_id_of            a job file → the job id that it names; with_job_id and with_time_in_job_id change it
+    accept               a job file → spec, labels and plan
+    job_id_from          an object's name → a legal job id
+    parse_document       bytes → a mapping, safely; for documents that are no jobs
+    read_exit_policy     a mapping → an exit policy
+    read_labels          a mapping → labels
 
-All but `job_id_from` raise InvalidJob with every problem at once. Sub-packages:
+They raise InvalidJob with every problem at once. Every entrance goes through the same three steps, so that a document
+means the same everywhere: read_document (or job_file_of), an id, accept. They differ where they must:
+
+| entrance           | bytes         | the job is named by                  | kinds of documents                 |
+| `submit`, `doctor` | YAML, JSON    | option, document, file name and time | all; options change their fields   |
+| upload             | YAML, JSON    | document, file name and generation   | all                                |
+| message            | YAML, JSON    | document, `displayName`              | all                                |
+| schedule           | YAML, JSON    | document, file name; with a time     | all; by `--submit-as`: AI_PLATFORM |
+| console            | YAML, JSON    | the form                             | all                                |
+| Python client      | file, mapping | document, file name; Vertex AI: a number | all; each to its resource          |
+| API                | JSON          | document; Vertex AI: a number        | that of the URL; no manifests      |
+
+Sub-packages:
 
     formats    the document models, field for field; docs/job-format.md describes them
     reading    document → model: limits, kinds of documents, names, problems
@@ -24,8 +39,17 @@ from trainmaster.jobspec.accept import AcceptedSpec, accept
 from trainmaster.jobspec.fields.exit_policy import read_exit_policy
 from trainmaster.jobspec.fields.job_id import JOB_ID, job_id_from
 from trainmaster.jobspec.fields.labels import read_labels
-from trainmaster.jobspec.job_document import read_document
+from trainmaster.jobspec.job_document import (
+    has_job_id,
+    job_file_of,
+    job_id_of,
+    read_document,
+    with_id_from_file,
+    with_job_id,
+    with_time_in_job_id,
+)
 from trainmaster.jobspec.problems import InvalidJob, Problem
+from trainmaster.jobspec.reading.document_kinds import detect_kind
 from trainmaster.jobspec.reading.parse_document import parse_document
 
 __all__ = [
@@ -34,9 +58,16 @@ __all__ = [
     "InvalidJob",
     "Problem",
     "accept",
+    "detect_kind",
+    "has_job_id",
+    "job_file_of",
     "job_id_from",
+    "job_id_of",
     "parse_document",
     "read_document",
     "read_exit_policy",
     "read_labels",
+    "with_id_from_file",
+    "with_job_id",
+    "with_time_in_job_id",
 ]

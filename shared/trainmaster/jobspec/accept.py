@@ -1,6 +1,6 @@
 """Accept a submitted document: resolve it to a plan, or report everything that is wrong with it.
 
-    copy_as_json → read_model (names, types, limits) → check_supported
+    copy_as_json → with_lists → read_model (names, types, limits) → check_supported
                  → resolve_training_input or resolve_custom_job (ResolvedSpec) → resolve_task_groups → Plan
                  → check_environment_size
 
@@ -15,18 +15,21 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from trainmaster.core.intake.named_resources import NamedResource
+from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.plan import Container, Plan, Program, Substitution, TaskGroup, TpuQueue
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
-from trainmaster.jobspec.fields.extension_fields import ResolvedExtension, check_boot_image, resolve_extension
+from trainmaster.jobspec.fields.environment_variables import resolve_common_variables
+from trainmaster.jobspec.fields.exit_policy import resolve_exit_policy
+from trainmaster.jobspec.fields.extension_fields import check_boot_image, check_extension
 from trainmaster.jobspec.fields.gang import check_gang
 from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
-from trainmaster.jobspec.formats.extension import Extension, SpotUse
+from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, SpotUse
 from trainmaster.jobspec.formats.unsupported import check_supported
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
@@ -34,9 +37,9 @@ from trainmaster.jobspec.machines.algorithm_machines import check_algorithm_mach
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
 from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem, Problems
-from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
 from trainmaster.jobspec.reading.json_limits import copy_as_json
-from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model
+from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists
 from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
 from trainmaster.jobspec.resolve.named_resources import named_resources
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
@@ -57,7 +60,9 @@ class AcceptedSpec:
 
     job_id: str | None
     spec_json: str
-    """The document as submitted, as canonical compact JSON: no defaults filled in, no names respelled."""
+    """The document as submitted, as canonical compact JSON: no defaults filled in, no names respelled.
+
+    A single value of a field that is a list has become a list of one: readers of the API's answers require it."""
     labels: Mapping[str, str]
     plan: Plan
     """The plan of the job; for a tuning job, that of each trial."""
@@ -74,6 +79,7 @@ def accept(document: Mapping[str, object], *, default_job_id: str | None) -> Acc
     CustomJob gets its id from its displayName.
     """
     copy, json_problems = copy_as_json(document)
+    copy = with_lists(copy)
     # Source: Airflow compares the returned trainingInput strictly with what it sent. Firestore and metadata need UTF-8.
     spec_json = json.dumps(copy, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     if len(spec_json.encode()) > SPEC_BYTES_MAX:
@@ -97,13 +103,16 @@ def _resolve(
     check_labels(job.labels, problems)
     check_supported(job, problems)
     extension = job.trainmaster
-    resolved = resolve_extension(extension, problems)
+    check_extension(extension, problems)
+    variables = resolve_common_variables(extension, problems)
+    exit_policy = resolve_exit_policy(extension.exit_policy, problems)
     if isinstance(job, VertexCustomJob):
-        spec = resolve_custom_job(job, extension, resolved, problems)
+        spec = resolve_custom_job(job, extension, variables, problems)
     else:
         if job.training_input is None:
-            problems.add_text((TRAINING_INPUT,), "is required", TRAINING_INPUT_EXAMPLE)
-        spec = resolve_training_input(job.training_input or TrainingInput(), extension, resolved, problems)
+            found = [name for path, name in problems.spelling.names.items() if len(path) == 1]
+            problems.add_text((TRAINING_INPUT,), describe_missing_body(found), TRAINING_INPUT_EXAMPLE)
+        spec = resolve_training_input(job.training_input or TrainingInput(), extension, variables, problems)
     tuning = spec.tuning
     if isinstance(job, VertexTuningJob):
         tuning = resolve_study(job, problems, spec.substitutions)
@@ -111,7 +120,7 @@ def _resolve(
         is_custom = isinstance(job, VertexCustomJob)
         instead = "a CustomJob has no results" if is_custom else "a TrainingInput has hyperparameters for it"
         refuse_resumed_job(extension, instead, problems)
-    plan = _plan(spec, extension, resolved, problems)
+    plan = _plan(spec, extension, exit_policy, problems)
     check_gang(plan, problems)
     problems.raise_if_any()
     if job_id is not None:
@@ -120,7 +129,7 @@ def _resolve(
     return AcceptedSpec(job_id, spec_json, dict(job.labels), plan, tuning, resources)
 
 
-def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension, problems: Problems) -> Plan:
+def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, problems: Problems) -> Plan:
     program = next(iter(spec.programs.values()), _NO_PROGRAM)
     has_containers = program.container is not None
     groups = resolve_task_groups(spec.roles, problems, spec.substitutions, has_containers=has_containers)
@@ -128,16 +137,16 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
         check_algorithm_machines(spec.algorithm, spec.roles, groups, problems)
         spec = replace(spec, runtime=gpu_runtime(spec.algorithm, groups, spec.runtime))
     tpus = [group.tpu for group in groups if group.tpu]
-    has_bare_image = resolved.image is not None and not spec.is_runtime_requested
-    if resolved.image is not None:
-        check_boot_image(resolved.image, problems, has_tpu=any(role.is_tpu for role in spec.roles))
+    has_bare_image = extension.image is not None and not spec.is_runtime_requested
+    if extension.image is not None:
+        check_boot_image(extension.image, problems, has_tpu=any(role.is_tpu for role in spec.roles))
     region, zones = resolve_zones(spec.region, spec.region_path, extension.zones, tpus, problems)
-    queue = resolve_queue(extension, resolved, spec, groups, problems)
-    image = resolved.image if resolved.image is not None and not tpus else spec.runtime.image
-    groups = tuple(_complete_group(group, program, spec, resolved, queue) for group in groups)
-    has_fallback, has_reservation = resolved.on_demand_after is not None, resolved.reservation is not None
+    queue = resolve_queue(extension, spec, groups, problems)
+    image = extension.image if extension.image is not None and not tpus else spec.runtime.image
+    groups = tuple(_complete_group(group, program, spec, extension, queue) for group in groups)
+    has_fallback, has_reservation = extension.spot.on_demand_after is not None, extension.reservation is not None
     check_machines(
-        spec.roles, groups, Request(image, resolved.image is not None, has_reservation, has_fallback), problems
+        spec.roles, groups, Request(image, extension.image is not None, has_reservation, has_fallback), problems
     )
     groups = with_disks_for_image(spec.roles, groups, image, problems, spec.substitutions)
     disable_retries = spec.disable_retries or extension.disable_retries
@@ -156,17 +165,17 @@ def _plan(spec: ResolvedSpec, extension: Extension, resolved: ResolvedExtension,
         disable_retries=disable_retries,
         gang=extension.gang,
         independent=extension.independent_replicas,
-        exit_policy=resolved.exit_policy,
+        exit_policy=exit_policy,
         service_account=spec.service_account,
         network=spec.network,
         substitutions=(*_listed_substitutions(extension), *spec.substitutions),
         packages=() if has_bare_image else spec.runtime.packages,
         gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
-        on_demand_after=resolved.on_demand_after,
-        reservation=resolved.reservation,
+        on_demand_after=extension.spot.on_demand_after,
+        reservation=extension.reservation,
         kms_key=spec.kms_key,
-        checkpoint_signal=resolved.checkpoint_signal.value,
-        stall_timeout_s=resolved.stall_timeout_s,
+        checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
+        stall_timeout_s=extension.stall_timeout,
         dialect=spec.dialect,
         output_directory=spec.output_directory,
         priority=spec.priority,
@@ -183,12 +192,12 @@ def _listed_substitutions(extension: Extension) -> tuple[Substitution, ...]:
 
 
 def _complete_group(
-    group: TaskGroup, common: Program, spec: ResolvedSpec, resolved: ResolvedExtension, queue: TpuQueue | None
+    group: TaskGroup, common: Program, spec: ResolvedSpec, extension: Extension, queue: TpuQueue | None
 ) -> TaskGroup:
     """Add the role's program, use of Spot VMs, and TPU software and queue to a group that has only its hardware."""
     program = spec.programs.get(group.task_type, common)
-    tpu = group.tpu and replace(group.tpu, runtime=resolved.image or group.tpu.runtime, queue=queue)
-    spot = _is_spot(resolved.spot or spec.spot, group.task_type)
+    tpu = group.tpu and replace(group.tpu, runtime=extension.image or group.tpu.runtime, queue=queue)
+    spot = _is_spot(extension.spot.use or spec.spot, group.task_type)
     return replace(group, tpu=tpu, program=None if program == common else program, spot=spot)
 
 

@@ -3,27 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
+from trainmaster.core.intake.job_id_template import at_time, is_template
+from trainmaster.jobspec.fields.job_id import job_id_from
+from trainmaster.jobspec.problems import InvalidJob, Problem
+from trainmaster.jobspec.reading.document_kinds import EXTENSION, MANIFEST_NAMES
 from trainmaster.jobspec.reading.parse_document import parse_document
+from trainmaster.jobspec.reading.read_model import with_lists
 
 CONVERTED_FROM: Final = "convertedFrom"
 """Field of `trainmaster` that only converted manifests have."""
+JOB_ID_NAMES: Final = ("jobId", "job_id")
+NAME_CHARS_MAX: Final = 100
+"""Characters of a file's name in a job id, which leaves room for the time."""
 
 
-def read_document(data: bytes, name: str, region: str | None = None) -> Mapping[str, object]:
-    """Return the job file. Raises InvalidJob.
+def read_document(data: bytes, name: str, region: str | None = None) -> dict[str, Any]:
+    """Return the job file of a file, a message or an editor. Raises InvalidJob.
 
-    `name`: file or message, for the problem's text. `region`: where a manifest runs; None: the manifest names it.
+    `name`: file or message, for the problem's text. `region`: as in `job_file_of`.
     """
-    document = parse_document(data, name)
-    if not is_manifest(document):
-        return document
+    return job_file_of(parse_document(data, name), region)
+
+
+def job_file_of(document: Mapping[str, object], region: str | None = None) -> dict[str, Any]:
+    """Return a manifest as a job file, and a job file unchanged, except that each list is one. Raises InvalidJob.
+
+    `region`: where a manifest runs that does not name its region.
+    """
+    if not all(name in document for name in MANIFEST_NAMES):
+        return with_lists(dict(document))
     from trainmaster.jobspec.manifests.convert import convert  # only manifests need its models
 
-    return convert(document, region)
+    return dict(convert(document, region))
 
 
-def is_manifest(document: Mapping[str, object]) -> bool:
-    """Return whether the document is an object of Kubernetes, or a list of them."""
-    return "apiVersion" in document and "kind" in document
+def has_job_id(document: Mapping[str, object]) -> bool:
+    return any(document.get(name) for name in JOB_ID_NAMES)
+
+
+def job_id_of(document: Mapping[str, object]) -> str | None:
+    """Return the job id as it was submitted, which may be a template. None: there is none that is text."""
+    job_id = next((document[name] for name in JOB_ID_NAMES if document.get(name)), None)
+    return job_id if isinstance(job_id, str) else None
+
+
+def with_job_id(document: Mapping[str, object], job_id: str | None) -> dict[str, Any]:
+    """Return the document with this job id in place of its own; None: with none."""
+    others = {name: value for name, value in document.items() if name not in JOB_ID_NAMES}
+    return others if job_id is None else {**others, "jobId": job_id}
+
+
+def with_id_from_file(
+    document: Mapping[str, object], file_name: str, time_format: str = "%Y%m%d_%H%M%S"
+) -> dict[str, Any]:
+    """Return the document; one without a job id gets that of the file's name and `{time:FORMAT}`."""
+    head = job_id_from(file_name, "")[:NAME_CHARS_MAX]
+    return dict(document) if has_job_id(document) else with_job_id(document, f"{head}_{{time:{time_format}}}")
+
+
+def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> dict[str, Any]:
+    """Fill the time `at` into a job id such as `nightly_{time:%Y%m%d}`. Other documents are returned unchanged.
+
+    `at` is the time of the submission itself, not of its delivery, which may be repeated. Raises InvalidJob if a time
+    is needed and `at` is None.
+    """
+    job_id = job_id_of(document)
+    if job_id is None or not is_template(job_id) or all(name in document for name in JOB_ID_NAMES):
+        return dict(document)
+    if at is None:
+        raise InvalidJob((Problem("jobId", "contains a time, but the submission has no time", "digits_1"),))
+    return with_job_id(document, at_time(job_id, at))
+
+
+def listed_substitutions(document: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return what the conversion of a manifest replaced, as `convertedFrom`; empty: it was not converted."""
+    extension = document.get(EXTENSION)
+    converted = extension.get(CONVERTED_FROM) if isinstance(extension, Mapping) else None
+    return converted if isinstance(converted, Mapping) else {}

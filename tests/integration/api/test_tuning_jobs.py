@@ -141,7 +141,7 @@ def test_vertex_tuning_job_is_cancelled_with_its_trials_and_deleted(api: Api, wo
     [
         ({"studySpec": None}, "hyperparameter_tuning_job.study_spec"),
         ({"trialJobSpec": {}}, "hyperparameter_tuning_job.trial_job_spec"),
-        ({"maxTrialCount": 0}, "max_trial_count"),
+        ({"maxTrialCount": 0}, "hyperparameter_tuning_job.max_trial_count"),
         ({"trialJobSpec": {"workerPoolSpecs": [{}]}}, "trial_job_spec.worker_pool_specs[0]"),
         ({"studySpec": {"metrics": [], "parameters": []}}, "study_spec.metrics"),
         ({"jobId": "mine"}, "hyperparameter_tuning_job.job_id"),

@@ -19,7 +19,7 @@ from tests.integration.cli.conftest import Installation
 from tests.support.jobs import START, a_spec
 from tests.support.serving import serving
 from trainmaster.cli import package_staging
-from trainmaster.cli.gcloud_flags import Flags, apply_flags
+from trainmaster.cli.gcloud_flags import apply_flags
 from trainmaster.core.events import CancelRequested
 from trainmaster.errors import PermanentError
 from trainmaster.flows.commit.record import record
@@ -67,24 +67,31 @@ def jobs_api() -> Iterator[str]:
 def test_flags_override_the_job_file_as_in_gcloud(jobs_api: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(SPEC)
     (tmp_path / "token").write_text("t")
-    flags = Flags(
-        module_name="trainer.task",
-        region="us-east1",
-        job_dir="gs://bkt/dir",
-        scale_tier="custom",
-        runtime_version="2.9",
-        python_version="3.7",
-        service_account="me@p.iam.gserviceaccount.com",
-        master_machine_type="n1-standard-8",
-        master_accelerator="type=nvidia-tesla-t4,count=2",
-        worker_machine_type="n1-highcpu-16",
-        worker_count=3,
-        parameter_server_machine_type="n1-highmem-8",
-        parameter_server_count=1,
-        labels="run=first",
-    )
+    flags = {
+        "module_name": "trainer.task",
+        "region": "us-east1",
+        "job_dir": "gs://bkt/dir",
+        "scale_tier": "custom",
+        "runtime_version": "2.9",
+        "python_version": "3.7",
+        "service_account": "me@p.iam.gserviceaccount.com",
+        "master_machine_type": "n1-standard-8",
+        "master_accelerator": "type=nvidia-tesla-t4,count=2",
+        "worker_machine_type": "n1-highcpu-16",
+        "worker_count": 3,
+        "parameter_server_machine_type": "n1-highmem-8",
+        "parameter_server_count": 1,
+        "labels": "run=first",
+        "use_chief_in_tf_config": True,
+        "enable_web_access": True,
+        "kms_key": "k",
+        "kms_keyring": "r",
+        "kms_location": "us-east1",
+        "kms_project": "p",
+    }
     command = ["gcloud", "ai-platform", "jobs", "submit", "training", "digits_1", f"--config={tmp_path / 'job.yaml'}"]
-    command += [f"--{name.replace('_', '-')}={getattr(flags, name)}" for name in flags.names_given]
+    values = {name: value for name, value in flags.items() if name != "enable_web_access"}
+    command += [f"--{name.replace('_', '-')}={value}" for name, value in values.items()] + ["--enable-web-access"]
     command += ["--packages=gs://bkt/new.tar.gz", "--", "--epochs", "5"]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("CLOUDSDK_")},
@@ -100,7 +107,6 @@ def test_flags_override_the_job_file_as_in_gcloud(jobs_api: str, tmp_path: Path)
 
     own = apply_flags(yaml.safe_load(SPEC), flags, ["--epochs", "5"])
     own["trainingInput"]["packageUris"] = ["gs://bkt/new.tar.gz"]
-    assert gclouds["trainingInput"].pop("enableWebAccess") is False, "gcloud always sends it"
     assert own["trainingInput"] == gclouds["trainingInput"]
     assert own["labels"] == {"team": "vision", **gclouds["labels"]}, "gcloud drops the labels of the file"
 
@@ -108,13 +114,13 @@ def test_flags_override_the_job_file_as_in_gcloud(jobs_api: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (Flags(master_image_uri="gcr.io/p/i", runtime_version="2.11"), "Only one of"),
-        (Flags(worker_accelerator="nvidia-tesla-t4"), "--worker-accelerator"),
-        (Flags(parameter_server_accelerator="kind=x"), "type=nvidia-tesla-t4,count=1"),
-        (Flags(labels="a"), "KEY=VALUE"),
+        ({"master_image_uri": "gcr.io/p/i", "runtime_version": "2.11"}, "Only one of"),
+        ({"worker_accelerator": "nvidia-tesla-t4"}, "--worker-accelerator"),
+        ({"parameter_server_accelerator": "kind=x"}, "type=nvidia-tesla-t4,count=1"),
+        ({"labels": "a"}, "KEY=VALUE"),
     ],
 )
-def test_invalid_flag_is_named(flags: Flags, message: str) -> None:
+def test_invalid_flag_is_named(flags: dict[str, object], message: str) -> None:
     with pytest.raises(PermanentError, match=message):
         apply_flags({}, flags, [])
 
@@ -299,3 +305,39 @@ def test_refused_manifest_reports_every_problem_with_its_path(installation: Inst
     for path in ("spec.runPolicy.backofLimit", "spec.pytorchReplicaSpecs.Worker.template.spec.volumes[0]"):
         assert f"\n  {path}: " in str(result.exception)
     assert installation.store.recent_jobs(9) == ()
+
+
+CONFIGS = Path(__file__).parents[1] / "entrances" / "files"
+
+
+@pytest.mark.parametrize("name", ["mapping", "top-level", "top-level-snake", "top-level-hpt", "top-level-pipe"])
+def test_submit_reads_the_config_files_of_vertex_ais_commands(installation: Installation, name: str) -> None:
+    result = installation.run(
+        "submit", f"--config={CONFIGS / f'config-{name}.yaml'}", "--region", "us-east1", "--", "-v"
+    )
+    assert result.exit_code == 0, result.output
+    (job,) = installation.store.recent_jobs(9)
+    assert (job.plan.region, job.plan.program.args) == ("us-east1", ("-v",))
+    assert job.job_id.startswith("config_")
+
+
+@pytest.mark.parametrize("chief", [("--use-chief-in-tf-config", "true"), ("--use-chief-in-tf-config=true",)])
+def test_submit_reads_flags_as_gcloud_does(installation: Installation, chief: tuple[str, ...]) -> None:
+    result = installation.run(
+        "submit", "flags_1", "--region=us-central1", "--packages", "gs://my-bucket/a-0.1.tar.gz", "--module-name=t",
+        "--runtime-version=2.21", *chief, "--project=my-project", "--verbosity=debug", "-q", "--no-enable-web-access",
+        "--", "true",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    (job,) = installation.store.recent_jobs(9)
+    assert (job.plan.program.args, job.plan.primary.task_type) == (("true",), "chief")
+
+
+def test_submit_with_a_stray_word_sends_nothing(installation: Installation) -> None:
+    result = installation.run("submit", "flags_1", "--region=us-central1", "--module-name=t", "stray")
+    assert (result.exit_code, installation.store.recent_jobs(9)) == (2, ())
+    assert "unrecognized arguments: stray" in " ".join(result.output.replace("│", "").split())
+
+
+def test_submit_without_a_job_names_what_is_missing(installation: Installation) -> None:
+    assert "name a job file" in str(installation.run("submit", "--region=us-central1").exception)

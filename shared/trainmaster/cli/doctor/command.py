@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 
-from trainmaster.cli.installation import (
-    BUCKET,
-    PROJECT,
-    WORKER_SERVICE_ACCOUNT,
-    choose_installation,
-    settings_problems,
-    worker_account_of,
-)
+from trainmaster.cli.installation import PROJECT, choose_installation, settings_problems, use_project
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, say
 from trainmaster.settings import settings
@@ -27,7 +19,7 @@ if TYPE_CHECKING:
     from trainmaster.cli.doctor.findings import Finding
 
 Project = Annotated[str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}]")]
-Region = Annotated[str | None, typer.Option(help="Region of the jobs: check its quotas.")]
+Region = Annotated[str | None, typer.Option(help="Region of the jobs, or of a manifest that names none.")]
 BeforeInstall = Annotated[
     bool, typer.Option("--before-install", help="Check only what can make `terraform apply` or the first job fail.")
 ]
@@ -52,13 +44,12 @@ def doctor(
     with - names something that was not checked.
     """
     if project:
-        _use_project(project)
+        use_project(project)
     if job is not None:
-        from trainmaster.cli.submit import read_job, set_job_id
+        from trainmaster.cli.submit import read_job, with_job_name
 
-        _, document = read_job(str(job), None)
-        set_job_id(document, str(job))
-        report_job(document, form)
+        _, document = read_job(str(job), None, region)
+        report_job(with_job_name(document, str(job)), form)
     choose_installation()
     report(_findings(region, before_install), form)
 
@@ -115,11 +106,3 @@ def _findings(region: str | None, before_install: bool) -> Iterator[Finding]:
         return
     yield ok(f"settings of project {values.project}")
     yield from run_checks(values, region, before_install=before_install)
-
-
-def _use_project(project: str) -> None:
-    """Set the project, and the names that infra/ gives to its resources unless the environment names others."""
-    os.environ[PROJECT] = project
-    os.environ.setdefault(BUCKET, f"{project}-trainmaster")
-    os.environ.setdefault(WORKER_SERVICE_ACCOUNT, worker_account_of(project))
-    settings.cache_clear()

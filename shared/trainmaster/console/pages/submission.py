@@ -13,12 +13,11 @@ import yaml
 
 from trainmaster.console.pages.service import Console, NotFoundError
 from trainmaster.core.model.job import Job
-from trainmaster.jobspec import JOB_ID, InvalidJob, Problem, accept, job_id_from, read_document
+from trainmaster.jobspec import JOB_ID, InvalidJob, Problem, accept, job_id_from, read_document, with_job_id
 
 STORED_MAX: Final = timedelta(seconds=60)
 """How long the function submit may take until the job is stored or refused."""
 _TIME_SUFFIX: Final = re.compile(r"_\d{8}_?\d{6}$")
-_ID_FIELDS: Final = ("jobId", "job_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def new_form(console: Console, job: Job) -> SubmissionForm:
     """Return the form with the job's own spec, and an id derived from its id and the time."""
     if job.trial_of is not None:
         raise NotFoundError(f"{job.job_id} is a trial, which only {job.trial_of.job_id} submits")
-    document = {name: value for name, value in json.loads(job.spec_json).items() if name not in _ID_FIELDS}
+    document = with_job_id(json.loads(job.spec_json), None)
     suffix = console.now.strftime("%Y%m%d_%H%M%S")
     job_id = job_id_from(_TIME_SUFFIX.sub("", job.job_id), suffix)
     return SubmissionForm(job, job_id, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110))
@@ -61,8 +60,7 @@ def new_form(console: Console, job: Job) -> SubmissionForm:
 
 def check_submission(console: Console, form: SubmissionForm, source: str) -> Mapping[str, Any]:
     """Return the job file of a form as it can be published. Raises InvalidJob with every problem."""
-    document = {**read_document(form.text.encode(), "spec.yaml"), "jobId": form.job_id}
-    document.pop("job_id", None)
+    document = with_job_id(read_document(form.text.encode(), "spec.yaml"), form.job_id)
     accept(document, default_job_id=None)
     loaded = console.store.load(form.job_id)
     if loaded is not None and loaded.state.job.submission != source:

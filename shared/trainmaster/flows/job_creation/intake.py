@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Final
 
 from trainmaster.core.events import JobSubmitted
-from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.core.intake.named_resources import SETTING, AllowedResources
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.plan import Dialect, Plan
@@ -185,24 +184,3 @@ def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: Store) -> Tu
             return resumed
         problem = f"names {tuning.resumes}, which has already tried every combination of values"
     raise InvalidJob((Problem(RESUMED_JOB_FIELDS[dialect], problem, "leave it out"),))
-
-
-def requested_job_id(document: Mapping[str, object]) -> str | None:
-    """Return the job id as it was submitted, which may be a template."""
-    job_id = document.get("jobId", document.get("job_id"))
-    return job_id if isinstance(job_id, str) else None
-
-
-def with_time_in_job_id(document: Mapping[str, object], at: datetime | None) -> Mapping[str, object]:
-    """Fill the time `at` into a job id such as `nightly_{time:%Y%m%d}`. Other documents are returned unchanged.
-
-    `at` is the time of the submission itself, not of its delivery, which may be repeated. Raises InvalidJob if a time
-    is needed and `at` is None.
-    """
-    job_id = requested_job_id(document)
-    if job_id is None or not is_template(job_id):
-        return document
-    if at is None:
-        raise InvalidJob((Problem("jobId", "contains a time, but the submission has no time", "digits_1"),))
-    others = {name: value for name, value in document.items() if name != "job_id"}
-    return {**others, "jobId": at_time(job_id, at)}

@@ -19,7 +19,7 @@ from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.formats.extension import ExitPolicySpec
 from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.jobspec.reading.read_model import read_model
+from trainmaster.jobspec.reading.read_model import read_model, with_lists
 
 CODE_MAX: Final = 255
 _PATH: Final = (EXTENSION, "exitPolicy")
@@ -49,7 +49,7 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
 def read_exit_policy(document: Mapping[str, object]) -> ExitPolicy:
     """Read a policy outside a job, as `replay --policy` does. Raises InvalidJob with every problem."""
     problems = Problems()
-    job = read_model({EXTENSION: {"exitPolicy": dict(document)}}, problems)
+    job = read_model(with_lists({EXTENSION: {"exitPolicy": dict(document)}}), problems)
     policy = resolve_exit_policy(job.trainmaster.exit_policy, problems)
     problems.raise_if_any()
     return policy

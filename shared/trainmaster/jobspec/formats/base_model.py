@@ -41,6 +41,17 @@ def nested_models(model: type[WireModel]) -> dict[str, type[WireModel] | None]:
 
 
 @cache
+def repeated_fields(model: type[WireModel]) -> dict[str, bool]:
+    """Map the canonical name of each list to whether its items are objects."""
+    lists = {
+        str(info.alias): typing.get_args(info.annotation)[0]
+        for info in model.model_fields.values()
+        if typing.get_origin(info.annotation) is tuple
+    }
+    return {name: bool(_find_model(item)) or typing.get_origin(item) is Mapping for name, item in lists.items()}
+
+
+@cache
 def accepted_names(model: type[WireModel]) -> dict[str, str]:
     """Map every accepted spelling (camelCase, snake_case, other names) to the canonical name."""
     spellings = {spelling: name for name in nested_models(model) for spelling in (name, snake_case(name))}

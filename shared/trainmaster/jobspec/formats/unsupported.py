@@ -33,7 +33,12 @@ class UnsupportedFeature:
 _LEAVE_OUT: Final = "leave it out"
 _POOL: Final = "jobSpec.workerPoolSpecs.*"
 _PARAMETERS: Final = "studySpec.parameters.*"
-_AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity.reservationAffinityType"
+_AFFINITY: Final = f"{_POOL}.machineSpec.reservationAffinity"
+_RESERVATION: Final = (
+    "a reservation for one pool",
+    "set one for the whole job",
+    'trainmaster: {reservation: "my-reservation"}',
+)
 
 UNSUPPORTED_FEATURES: Final = (
     UnsupportedFeature(
@@ -92,12 +97,11 @@ UNSUPPORTED_FEATURES: Final = (
     UnsupportedFeature(f"{_POOL}.lustreMounts", "a Lustre mount", "read from Cloud Storage", _LEAVE_OUT),
     UnsupportedFeature(f"{_POOL}.machineSpec.gpuPartitionSize", "a part of a GPU", "request a smaller GPU", _LEAVE_OUT),
     UnsupportedFeature(
-        _AFFINITY,
-        "a reservation for one pool",
-        "set one for the whole job",
-        'trainmaster: {reservation: "my-reservation"}',
+        f"{_AFFINITY}.reservationAffinityType",
+        *_RESERVATION,
         lambda value: value not in (None, "ANY_RESERVATION"),
     ),
+    *(UnsupportedFeature(f"{_AFFINITY}.{name}", *_RESERVATION) for name in ("key", "values")),
 )
 
 UNSUPPORTED_DOCUMENTS: Final = {

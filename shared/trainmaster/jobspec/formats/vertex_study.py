@@ -106,6 +106,6 @@ class VertexTuningJob(VertexCustomJob):
     study_spec: StudySpec = wire_field(
         {"metrics": [_METRIC], "parameters": [_RATE]}, "What to tune, and by which metric.", factory=StudySpec
     )
-    max_trial_count: TrialCount = wire_field(10, "Number of trials. Required.")
-    parallel_trial_count: TrialCount = wire_field(2, "Trials that run at the same time. Required.")
+    max_trial_count: TrialCount = wire_field(10, "Number of trials; default: 1.")
+    parallel_trial_count: TrialCount = wire_field(2, "Trials that run at the same time; default: 1.")
     max_failed_trial_count: TrialCount = wire_field(3, "Failed trials after which the job fails.")

@@ -1,14 +1,18 @@
-"""The kinds of job document, and which of them a document is.
+"""The kinds of job document, which of them a document is, and the API's resource for each.
 
-AI_PLATFORM     a TrainingInput under `trainingInput`
-VERTEX          worker pools under `jobSpec`, or at the top level
-VERTEX_TUNING   a study, and the worker pools of each trial under `trialJobSpec`
-VERTEX_PIPELINE a training pipeline, and its worker pools under `trainingTaskInputs`
+Every entrance calls `detect_kind`: command line, upload, message, API, `doctor`, schedule, console and Python client.
+Kubernetes manifests are converted to one of these kinds first (`job_document`).
+
+| kind            | body                                      | identified by              | API's resource           |
+| AI_PLATFORM     | `trainingInput`                           | the body                   | jobs                     |
+| VERTEX          | `jobSpec`, or its fields at the top level | names of Vertex AI only    | customJobs               |
+| VERTEX_TUNING   | `trialJobSpec`                            | `studySpec`, or the body   | hyperparameterTuningJobs |
+| VERTEX_PIPELINE | `trainingTaskInputs`                      | `trainingTask…`, the body  | trainingPipelines        |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,27 +26,60 @@ from trainmaster.jobspec.problems import FieldPath, snake_case
 TRAINING_INPUT: Final = "trainingInput"
 JOB_SPEC: Final = "jobSpec"
 EXTENSION: Final = "trainmaster"
+MANIFEST_NAMES: Final = ("apiVersion", "kind")
+"""The fields that together mark an object of Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind:
     """A kind of job document."""
 
+    title: str
+    """The kind in messages."""
+    collection: str
+    """Name of the API's resource, as in its address."""
     model: type[WireModel]
     """Model of the whole document."""
     body: str
     """Canonical name of the field that holds what to run."""
+    sent_body: str
+    """Name of that field in the API's documents."""
     body_model: type[WireModel]
+    identified_by: tuple[str, ...]
+    """Canonical names at the top level that make a document one of this kind, for messages."""
     output_only: tuple[str, ...]
     """Fields that only the service's answers have. Source: both APIs' schemas mark them as output only."""
     allows_bare_body: bool = False
     """The fields of the body may stand at the top level of the document."""
 
+    def bare_body(self, document: Mapping[str, object]) -> dict[str, object]:
+        """Return the fields of a body that stand at the top level, in a document without the body's own field."""
+        names = accepted_names(self.model)
+        if any(names.get(name) == self.body for name in document):
+            return {}
+        return {
+            name: value for name, value in document.items() if name in accepted_names(self.body_model).keys() - names
+        }
+
+    def wrapped(self, document: Mapping[str, object]) -> dict[str, object]:
+        """Return the document as the API has it: what to run is in a field of its own, under the API's name."""
+        names, bare = accepted_names(self.model), self.bare_body(document)
+        result: dict[str, object] = {self.sent_body: bare} if bare and self.allows_bare_body else {}
+        for name, value in document.items():
+            is_body = names.get(name) == self.body and name != snake_case(self.sent_body)
+            if name not in bare or not self.allows_bare_body:
+                result[self.sent_body if is_body else name] = value
+        return result
+
 
 AI_PLATFORM: Final = DocumentKind(
+    "job of AI Platform",
+    "jobs",
     AiPlatformJob,
     TRAINING_INPUT,
+    TRAINING_INPUT,
     TrainingInput,
+    (TRAINING_INPUT,),
     (
         "createTime",
         "startTime",
@@ -56,37 +93,62 @@ AI_PLATFORM: Final = DocumentKind(
     ),
 )
 VERTEX: Final = DocumentKind(
+    "custom job of Vertex AI",
+    "customJobs",
     VertexCustomJob,
     JOB_SPEC,
+    JOB_SPEC,
     CustomJobSpec,
+    (JOB_SPEC, "workerPoolSpecs"),
     ("name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "webAccessUris"),
     allows_bare_body=True,
 )
-VERTEX_TUNING: Final = DocumentKind(VertexTuningJob, JOB_SPEC, CustomJobSpec, (*VERTEX.output_only, "trials"))
-
+VERTEX_TUNING: Final = DocumentKind(
+    "tuning job of Vertex AI",
+    "hyperparameterTuningJobs",
+    VertexTuningJob,
+    JOB_SPEC,
+    "trialJobSpec",
+    CustomJobSpec,
+    ("studySpec", "trialJobSpec"),
+    (*VERTEX.output_only, "trials"),
+)
 VERTEX_PIPELINE: Final = DocumentKind(
-    VertexPipeline, JOB_SPEC, CustomJobSpec, (*VERTEX.output_only, "trainingTaskMetadata")
+    "training pipeline of Vertex AI",
+    "trainingPipelines",
+    VertexPipeline,
+    JOB_SPEC,
+    "trainingTaskInputs",
+    CustomJobSpec,
+    ("trainingTaskDefinition", "trainingTaskInputs"),
+    (*VERTEX.output_only, "trainingTaskMetadata"),
 )
-
-_PIPELINE_FIELDS: Final = ("trainingTaskDefinition", "training_task_definition", *VertexPipeline.other_names)
-_TUNING_FIELDS: Final = ("studySpec", "study_spec", *VertexTuningJob.other_names)
-_VERTEX_FIELDS: Final = (JOB_SPEC, "workerPoolSpecs")
-BODY_NAMES: Final = frozenset(
-    spelling for name in (TRAINING_INPUT, *_VERTEX_FIELDS) for spelling in (name, snake_case(name))
-)
-"""Names of fields that hold what to run, in a document of any kind."""
+KINDS: Final = (VERTEX_TUNING, VERTEX_PIPELINE, AI_PLATFORM, VERTEX)
+"""In the order in which `detect_kind` tries them."""
 
 
 def detect_kind(document: Mapping[str, object]) -> DocumentKind:
     """Return the kind by the names at the top level; AI_PLATFORM if they do not identify one."""
-    if any(name in _TUNING_FIELDS for name in document):
-        return VERTEX_TUNING
-    if any(name in _PIPELINE_FIELDS for name in document):
-        return VERTEX_PIPELINE
-    vertex_names = accepted_names(VertexCustomJob) | accepted_names(CustomJobSpec)
-    is_vertex = any(vertex_names.get(name) in _VERTEX_FIELDS for name in document)
-    is_ai_platform = any(accepted_names(AiPlatformJob).get(name) == TRAINING_INPUT for name in document)
-    return VERTEX if is_vertex and not is_ai_platform else AI_PLATFORM
+    for kind in KINDS:
+        if any(name in document or snake_case(name) in document for name in kind.identified_by):
+            return kind
+    vertex = accepted_names(VertexCustomJob).keys() | accepted_names(CustomJobSpec).keys()
+    common = accepted_names(AiPlatformJob).keys() | accepted_names(TrainingInput).keys()
+    return VERTEX if any(name in vertex - common for name in document) else AI_PLATFORM
+
+
+def kinds_of(name: str) -> list[DocumentKind]:
+    """Return the kinds of document that have a field of this name at the top level; those that it identifies first."""
+    identified = [kind for kind in KINDS if name in {*kind.identified_by, *map(snake_case, kind.identified_by)}]
+    return identified or [kind for kind in KINDS if name in accepted_names(kind.model)]
+
+
+def describe_missing_body(found: Iterable[str]) -> str:
+    """Return the problem of a document of no kind: what it has, and which fields identify each kind."""
+    has = ", ".join(found) or "no field"
+    kinds = "; ".join(f"{' or '.join(kind.identified_by)}: {kind.title}" for kind in KINDS)
+    manifest = f"{' and '.join(MANIFEST_NAMES)}: manifest of Kubeflow or JobSet"
+    return f"is required: the document has {has}, and none of the fields that say what to run ({kinds}; {manifest})"
 
 
 def example_at(path: FieldPath) -> object:

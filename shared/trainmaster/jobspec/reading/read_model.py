@@ -15,11 +15,18 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob
-from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, nested_models
+from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, nested_models, repeated_fields
 from trainmaster.jobspec.formats.unsupported import UNSUPPORTED_DOCUMENTS
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
-from trainmaster.jobspec.problems import FieldPath, Problem, Problems, quoted, snake_case, yaml_line
-from trainmaster.jobspec.reading.document_kinds import BODY_NAMES, TRAINING_INPUT, DocumentKind, detect_kind, example_at
+from trainmaster.jobspec.problems import FieldPath, Problem, Problems, quoted, yaml_line
+from trainmaster.jobspec.reading.document_kinds import (
+    MANIFEST_NAMES,
+    TRAINING_INPUT,
+    DocumentKind,
+    detect_kind,
+    example_at,
+    kinds_of,
+)
 
 TRAINING_INPUT_EXAMPLE: Final = f"{TRAINING_INPUT}: {json.dumps(example_at((TRAINING_INPUT,)))}"
 
@@ -30,12 +37,12 @@ def read_model(document: Mapping[str, object], problems: Problems) -> AiPlatform
     """Return the job without the fields that have a problem, and add the problems to `problems`."""
     kind = detect_kind(document)
     names = _NameReader(kind, problems)
-    bare = _bare_body(document, kind)
+    bare = kind.bare_body(document)
     rest = {name: value for name, value in document.items() if name not in bare}
     if bare:
         problems.spelling.names[(kind.body,)] = ""
         if not kind.allows_bare_body:
-            problems.add_of_document(_misplaced(bare))
+            problems.add_of_document(_misplaced(bare, kind))
     for spelling, name in list(kind.model.other_names.items())[:1]:
         problems.spelling.names[(name,)] = spelling  # how to show it where it is missing
     canonical = names.canonicalize(rest, kind.model, ())
@@ -47,17 +54,40 @@ def read_model(document: Mapping[str, object], problems: Problems) -> AiPlatform
     return job
 
 
-def _bare_body(document: Mapping[str, object], kind: DocumentKind) -> dict[str, object]:
-    """Return the fields of a body that stand at the top level, in a document without the body's own field."""
-    if kind.body in document or snake_case(kind.body) in document:
-        return {}
-    body_names = accepted_names(kind.body_model).keys() - accepted_names(kind.model).keys()
-    return {name: value for name, value in document.items() if name in body_names}
+def with_lists(document: dict[str, object]) -> dict[str, object]:
+    """Return the document with a list of one where it has a single value for a field that is a list.
+
+    Source: gcloud reads its `--config` files so (apitools, `protojson.py`); the documentation's examples use it.
+    """
+    kind = detect_kind(document)
+    result = _with_lists(document, kind.model)
+    return _with_lists(result, kind.body_model) if kind.allows_bare_body else result
 
 
-def _misplaced(bare: Mapping[str, object]) -> Problem:
+def _with_lists(written: dict[str, object], model: type[WireModel]) -> dict[str, object]:
+    names, models, lists = accepted_names(model), nested_models(model), repeated_fields(model)
+    result: dict[str, object] = {}
+    for name, value in written.items():
+        canonical = names.get(name, "")
+        is_single = canonical in lists and value is not None and not isinstance(value, list)
+        items = [value] if is_single and isinstance(value, dict) is lists[canonical] else value
+        inner = models.get(canonical)
+        match items:
+            case dict() if inner:
+                result[name] = _with_lists(items, inner)
+            case list() if inner:
+                result[name] = [_with_lists(item, inner) if isinstance(item, dict) else item for item in items]
+            case _:
+                result[name] = items
+    return result
+
+
+def _misplaced(bare: Mapping[str, object], kind: DocumentKind) -> Problem:
     problem = f"is missing: {', '.join(bare)} belong{'' if len(bare) > 1 else 's'} under it, not next to it"
-    return Problem(TRAINING_INPUT, problem, TRAINING_INPUT_EXAMPLE)
+    example = (
+        TRAINING_INPUT_EXAMPLE if kind.sent_body == TRAINING_INPUT else f"{kind.sent_body}: {{{', '.join(bare)}: …}}"
+    )
+    return Problem(kind.sent_body, problem, example)
 
 
 class _NameReader:
@@ -110,24 +140,35 @@ class _NameReader:
         self._spelling.names[name_path] = name
         known = nested_models(model)
         is_root = model is self._kind.model
+        if is_root and self._kind.allows_bare_body:
+            known = {**known, **nested_models(self._kind.body_model)}
         in_body = accepted_names(self._kind.body_model).get(name) if is_root else None
         if is_root and name in UNSUPPORTED_DOCUMENTS:
             feature, example = UNSUPPORTED_DOCUMENTS[name]
             problems.add_text(name_path, f"requests {feature}; this is not supported: submit a training job", example)
             problems.mark_misspelled((body,))
-        elif is_root and name in BODY_NAMES:
-            problem = f"cannot be combined with {problems.spelled_path((body,))}: a document has one of them"
-            problems.add_text(name_path, problem, "leave one of them out")
+        elif is_root and in_body is None and name not in self._kind.output_only and (others := kinds_of(name)):
+            titles = " or ".join(kind.title for kind in others)
+            own = [spelled for field in self._kind.identified_by if (spelled := self._spelling.names.get((field,)))]
+            problem = f"belongs to a {titles}, but this document is a {self._kind.title}: a document describes one job"
+            problems.add_text(name_path, problem, f"leave out {' or '.join([name, *own])}")
+        elif is_root and name in MANIFEST_NAMES:
+            problem = (
+                "marks a manifest of Kubeflow or JobSet; here only a job file can be sent, with jobId and trainingInput"
+            )
+            problems.add_text(name_path, problem, "trainmaster convert MANIFEST prints the job file of a manifest")
         elif is_root and name in self._kind.output_only:
             problems.add_text(name_path, "is set by the service and cannot be submitted", "leave it out")
         elif in_body is not None:
             problems.mark_misspelled((body, in_body))
-            example = f"{body}: {{{yaml_line({name: example_at((body, in_body))})}}}"
-            problems.add_text(name_path, f"is not known here: it belongs under {body}", example)
+            spelled = problems.spelled_name((body,))
+            example = f"{spelled}: {{{yaml_line({name: example_at((body, in_body))})}}}"
+            problems.add_text(name_path, f"is not known here: it belongs under {spelled}", example)
         elif nearest := _nearest_name(name, known):
-            problems.mark_misspelled((*path, nearest))
-            suggestion = problems.spelled_name((*path, nearest))
-            example = yaml_line({suggestion: example_at((*path, nearest))})
+            meant = (*path, nearest) if nearest in nested_models(model) else (body, nearest)
+            problems.mark_misspelled(meant)
+            suggestion = problems.spelled_name(meant)
+            example = yaml_line({suggestion: example_at(meant)})
             problems.add_text(name_path, f"is not a known name; did you mean {suggestion}?", example)
         else:
             problems.add_text(name_path, "is not a known name", f"one of {', '.join(known)}")

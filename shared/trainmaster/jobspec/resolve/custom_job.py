@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from trainmaster.core.model.plan import Dialect, Substitution
+from trainmaster.core.model.plan import Dialect, Substitution, Variable
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.jobspec.fields.extension_fields import ResolvedExtension
 from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
 from trainmaster.jobspec.fields.programs import check_directory, require
 from trainmaster.jobspec.formats.extension import Extension, SpotUse
@@ -29,7 +28,7 @@ _SPOT_STRATEGIES: Final = (Strategy.SPOT, Strategy.LOW_COST)
 
 
 def resolve_custom_job(
-    job: VertexCustomJob, extension: Extension, resolved: ResolvedExtension, problems: Problems
+    job: VertexCustomJob, extension: Extension, variables: tuple[Variable, ...], problems: Problems
 ) -> ResolvedSpec:
     substitutions: list[Substitution] = []
     spec, scheduling = job.job_spec, job.job_spec.scheduling
@@ -42,7 +41,7 @@ def resolve_custom_job(
     check_kms_key(key, extension.region, ("encryptionSpec", "kmsKeyName"), problems)
     roles = _request_roles(spec.worker_pool_specs, problems)
     on_tpu = any(role.is_tpu for role in roles)
-    programs = PoolPrograms(resolved.variables, problems, substitutions, on_tpu=on_tpu)
+    programs = PoolPrograms(variables, problems, substitutions, on_tpu=on_tpu)
     for index, pool in enumerate(spec.worker_pool_specs[: len(_POOL_TYPES)]):
         if not _is_empty(pool):
             programs.add(pool, _POOL_TYPES[index], (*POOLS_PATH, index))

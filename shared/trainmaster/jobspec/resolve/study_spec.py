@@ -36,8 +36,6 @@ _KINDS: Final = {
 
 def resolve_study(job: VertexTuningJob, problems: Problems, substitutions: list[Substitution]) -> Tuning:
     study = job.study_spec
-    require(job.max_trial_count, ("maxTrialCount",), problems)
-    require(job.parallel_trial_count, ("parallelTrialCount",), problems)
     if not study.parameters and not problems.has_any_at((*_PATH, "parameters")):
         require(None, (*_PATH, "parameters"), problems)
     _note_ignored_fields(study, problems, substitutions)
@@ -54,8 +52,8 @@ def resolve_study(job: VertexTuningJob, problems: Problems, substitutions: list[
         goal=metric.goal or Goal.MAXIMIZE,
         algorithm=study.algorithm or Algorithm.BAYESIAN,
         metric_tag=metric.metric_id or "",
-        max_trials=job.max_trial_count or 0,
-        max_parallel=job.parallel_trial_count or 0,
+        max_trials=job.max_trial_count or 1,  # Source: gcloud sends 1 for counts that its file lacks.
+        max_parallel=job.parallel_trial_count or 1,
         max_failed=job.max_failed_trial_count or 0,
         resumes=resolve_resumed_job(job.trainmaster.resume_previous_job_id, EXTENSION_PATH, problems),
         stopping=_resolve_stopping(study, problems, substitutions),

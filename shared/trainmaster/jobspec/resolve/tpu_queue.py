@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainmaster.core.model.plan import FLEX_START_MAX_S, TaskGroup, TpuQueue
-from trainmaster.jobspec.fields.extension_fields import ResolvedExtension
 from trainmaster.jobspec.formats.extension import Extension, QueueMode, SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
@@ -18,7 +17,6 @@ from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 def resolve_queue(
     extension: Extension,
-    resolved: ResolvedExtension,
     spec: ResolvedSpec,
     groups: Sequence[TaskGroup],
     problems: Problems,
@@ -31,7 +29,7 @@ def resolve_queue(
         return None
     if strategy_path or requested is QueueMode.FLEX_START:
         _check_single_slice(TpuQueue.FLEX_START, path, spec, groups, problems)
-        _check_flex_start(path, resolved, spec, problems)
+        _check_flex_start(path, extension, spec, problems)
         return TpuQueue.FLEX_START
     if requested is QueueMode.STANDARD:
         _check_single_slice(TpuQueue.STANDARD, path, spec, groups, problems)
@@ -65,10 +63,10 @@ def _check_single_slice(
         problems.add_text(path, problem, example)
 
 
-def _check_flex_start(path: FieldPath, resolved: ResolvedExtension, spec: ResolvedSpec, problems: Problems) -> None:
-    if (resolved.spot or spec.spot) not in (None, SpotUse.NONE):
+def _check_flex_start(path: FieldPath, extension: Extension, spec: ResolvedSpec, problems: Problems) -> None:
+    if (extension.spot.use or spec.spot) not in (None, SpotUse.NONE):
         problems.add_text(path, "cannot combine FLEX_START with Spot", "leave out spot, or use the queue STANDARD")
-    if resolved.reservation:
+    if extension.reservation:
         example = "leave out the reservation, or use the queue STANDARD"
         problems.add_text(path, "cannot combine FLEX_START with a reservation", example)
     if spec.max_running_s > FLEX_START_MAX_S:

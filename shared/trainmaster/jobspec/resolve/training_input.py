@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from trainmaster.core.model.plan import Container, Dialect, Program, Substitution
+from trainmaster.core.model.plan import Container, Dialect, Program, Substitution, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
 from trainmaster.jobspec.fields.container_images import check_image, prebuilt_image_substitution, prebuilt_image_version
-from trainmaster.jobspec.fields.extension_fields import ResolvedExtension
 from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
 from trainmaster.jobspec.fields.placement import resolve_region
 from trainmaster.jobspec.fields.programs import check_directory, check_module, check_packages, require
@@ -35,7 +34,7 @@ from trainmaster.jobspec.resolve.roles import request_roles, role_configs
 
 
 def resolve_training_input(
-    training: TrainingInput, extension: Extension, resolved: ResolvedExtension, problems: Problems
+    training: TrainingInput, extension: Extension, variables: tuple[Variable, ...], problems: Problems
 ) -> ResolvedSpec:
     substitutions: list[Substitution] = []
     image, scheduling = training.master_config.image_uri, training.scheduling
@@ -53,9 +52,9 @@ def resolve_training_input(
     check_kms_key(key, region, (TRAINING_INPUT, "encryptionConfig", "kmsKeyName"), problems)
     if algorithm is not None:
         runtime = algorithm_runtime(algorithm, training, problems, substitutions)
-        programs = algorithm_programs(algorithm, training, roles, resolved.variables, problems, substitutions)
+        programs = algorithm_programs(algorithm, training, roles, variables, problems, substitutions)
     else:
-        programs = _resolve_programs(training, roles, resolved, problems, has_container=has_container)
+        programs = _resolve_programs(training, roles, variables, problems, has_container=has_container)
         runtime = _resolve_runtime(training, problems, substitutions, has_container=has_container, on_tpu=on_tpu)
     return ResolvedSpec(
         dialect=Dialect.AI_PLATFORM,
@@ -127,7 +126,7 @@ def _resolve_runtime(
 def _resolve_programs(
     training: TrainingInput,
     roles: tuple[RoleRequest, ...],
-    resolved: ResolvedExtension,
+    variables: tuple[Variable, ...],
     problems: Problems,
     *,
     has_container: bool,
@@ -142,17 +141,17 @@ def _resolve_programs(
             if value:
                 problem = f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: a container has its program"
                 problems.add_text(path, problem, "leave it out")
-        return {role.task_type: _container_program(training, role, resolved) for role in roles}
+        return {role.task_type: _container_program(training, role, variables) for role in roles}
     require(packages, packages_path, problems)
     check_packages(packages, packages_path, problems)
     require(module, module_path, problems)
     if module is not None:
         check_module(module, module_path, problems)
-    program = Program(packages, module or "", training.args, training.job_dir, environment=resolved.variables)
+    program = Program(packages, module or "", training.args, training.job_dir, environment=variables)
     return {role.task_type: program for role in roles}
 
 
-def _container_program(training: TrainingInput, role: RoleRequest, resolved: ResolvedExtension) -> Program:
+def _container_program(training: TrainingInput, role: RoleRequest, variables: tuple[Variable, ...]) -> Program:
     """Return the program of a role. A role without an image runs the master's, and so does the primary on a TPU.
 
     Without command and arguments the image's own run. A command runs without the image's arguments; arguments go to the
@@ -162,7 +161,7 @@ def _container_program(training: TrainingInput, role: RoleRequest, resolved: Res
     config = role_configs(training)["master" if is_primary else role.name]
     container = Container(config.image_uri or training.master_config.image_uri or "", config.container_command)
     args = training.args or config.container_args
-    return Program((), "", args, training.job_dir, container, resolved.variables)
+    return Program((), "", args, training.job_dir, container, variables)
 
 
 def _check_configs(

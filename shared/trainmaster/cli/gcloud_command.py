@@ -1,0 +1,71 @@
+"""A command with gcloud's options for a training job, whose command line is read as gcloud reads it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from trainmaster.cli.gcloud_flags import FLAGS, Flag
+
+_BOOLEANS: Final = {"true": True, "yes": True, "false": False, "no": False}
+"""Source: arg_parsers.ArgBoolean."""
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give the command, which has a parameter `**flags`, an option for each row of FLAGS."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(flag))
+        for name, flag in FLAGS.items()
+    ]
+    command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    return command
+
+
+def _annotation(flag: Flag) -> Any:
+    is_count = flag.type is int
+    option = typer.Option(
+        help=flag.help,
+        metavar=flag.metavar,
+        rich_help_panel=flag.panel,
+        hidden=not flag.help,
+        min=0 if is_count else None,
+    )
+    return Annotated[flag.type | None, option]
+
+
+class GcloudCommand(TyperCommand):
+    """Reads a command line as gcloud does: `--flag=true`, and arguments of the program after `--` only.
+
+    The types are those of the click that typer contains; it does not export them.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        super().parse_args(ctx, list(self._with_flag_names(args[:end])))
+        if ctx.args:
+            ctx.fail(f"unrecognized arguments: {' '.join(ctx.args)}. Arguments of the program belong after --")
+        ctx.args = args[end + 1 :]
+        return args[end + 1 :]
+
+    def _with_flag_names(self, args: list[str]) -> Iterator[str]:
+        """Replace `--flag=true` and `--flag true` by `--flag`, and with false by `--no-flag`."""
+        flags = {option for parameter in self.params if parameter.secondary_opts for option in parameter.opts}
+        words = list(args)
+        while words:
+            word = words.pop(0)
+            name, equals, value = word.partition("=")
+            name = "--quiet" if name == "-q" else name
+            if name not in flags:
+                yield word
+                continue
+            if not equals and words and words[0].lower() in _BOOLEANS:
+                value = words.pop(0)
+            if (value.lower() or "true") not in _BOOLEANS:
+                raise typer.BadParameter(f"{value!r} is not one of {', '.join(_BOOLEANS)}", param_hint=name)
+            yield name if _BOOLEANS[value.lower() or "true"] else f"--no-{name.removeprefix('--')}"
