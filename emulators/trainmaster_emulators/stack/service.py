@@ -132,7 +132,7 @@ def stop(running: list[Running]) -> None:
 
 
 @contextmanager
-def run_alone(service: Service, log: Path, *, within_s: float = 30.0) -> Iterator[Service]:
+def run_alone(service: Service, log: Path, *, within_s: float = 180.0) -> Iterator[Service]:
     """Run one service without a stack, for the length of the block."""
     running = Running(service, processes.service_environment("alone", addresses=[service.address]), log)
     try:
