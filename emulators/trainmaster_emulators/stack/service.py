@@ -117,18 +117,14 @@ def wait_ready(running: list[Running], within_s: float, *, give_up: Callable[[],
 def stop(running: list[Running]) -> None:
     """Terminate the services, and kill those that do not end within STOP_S.
 
-    Services with `stop_first` end before the others. Restartable services lose nothing when they are killed, so they
-    are killed at once: functions would need seconds to end.
+    Services with `stop_first` end first. Restartable ones, of which functions end slowly, lose nothing and are killed.
     """
     for group in (
         [process for process in running if process.service.stop_first],
         [process for process in running if not process.service.stop_first],
     ):
         for process in group:
-            if process.service.restartable:
-                process.kill()
-            else:
-                process.terminate()
+            (process.kill if process.service.restartable else process.terminate)()
         deadline = time.monotonic() + STOP_S
         for process in group:
             process.wait(deadline)
