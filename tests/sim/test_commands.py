@@ -90,7 +90,7 @@ def test_duration_that_is_invalid_is_a_usage_error(text: str) -> None:
 
 
 def test_simulator_command_with_same_seed_prints_same_trace() -> None:
-    command = [sys.executable, "-m", "simulator", "--seed", "3", "--profile", "calm"]
+    command = [sys.executable, "-m", "trainmaster.simulator", "--seed", "3", "--profile", "calm"]
     first, second = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
     assert first.stdout == second.stdout
     assert "decided" in first.stdout
