@@ -158,7 +158,7 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path) -> None:
 
     def local(*argv: str) -> subprocess.CompletedProcess[str]:
         command = ["trainmaster", "local", *argv]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
     assert "there is no stack in" in local("status").stderr
     start_time = time.monotonic()
