@@ -55,7 +55,7 @@ REALISTIC ?=
 
 .PHONY: help
 help: ## list these commands
-	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: setup
 setup: $(INSTALLED) ## install everything this checkout needs into .venv
@@ -71,6 +71,20 @@ stack: $(RUNNABLE) ## start the local stack and keep it running until Ctrl-C
 # Two processes more than cores, because tests of whole jobs often wait.
 PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
+# Quick tests share nothing and do not wait.
+PYTEST_QUICK := $(BIN)/python -m pytest --numprocesses logical --dist worksteal
+
+.PHONY: test-unit
+test-unit: $(INSTALLED) ## run the unit tests, which need nothing but .venv
+	@$(PYTEST_QUICK) tests/unit
+
+.PHONY: test-quick
+test-quick: $(INSTALLED) ## run the quick tests, which need no emulators
+	@$(PYTEST_QUICK) -m "not slow and not heavy and not e2e and not emulator"
+
+.PHONY: test-emulators
+test-emulators: $(INSTALLED) ## run the tests of the project's own emulators, after a change of them
+	@$(PYTEST) -m "not heavy" $(addprefix tests/integration/,compute tpu logging monitoring scheduler stack)
 
 .PHONY: test
 test: images ## run the test suite, except expensive tests and tests that need a container engine
@@ -79,10 +93,6 @@ test: images ## run the test suite, except expensive tests and tests that need a
 .PHONY: test-all
 test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## run the whole test suite, with more examples per property
 	@$(PYTEST) --hypothesis-profile thorough
-
-.PHONY: test-quick
-test-quick: $(INSTALLED) ## run the quick tests, which need no emulators
-	@$(BIN)/python -m pytest -m "not slow and not heavy and not e2e and not emulator"
 
 # One module only: make mutants MODULE=shared/trainmaster/core/rules/capacity.py
 MODULE ?=

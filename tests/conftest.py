@@ -1,14 +1,17 @@
-"""Configure the whole test suite: fixtures, hypothesis profiles, work units, and the report of skipped tests.
+"""Configure the whole test suite: fixtures, hypothesis profiles, work units, and the reports at its end.
 
-`make test` runs the suite in several processes. A folder, or a module of end-to-end tests, is one unit of work, because
-its tests share a stack or an emulator that is started once per process. The suite also runs in one process, without the
-plugin pytest-xdist.
+`make test` runs the suite in several processes. Each process starts an emulator or a stack once for all of its tests,
+so a folder whose tests share an emulator is one unit of work. Elsewhere a unit is a module, so that no process is busy
+long after the others. The longest units start first. The suite also runs in one process, without the plugin
+pytest-xdist; the shortest units then run first.
 """
 
 from __future__ import annotations
 
+import itertools
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
+from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -26,8 +29,27 @@ hypothesis.settings.register_profile("every change", max_examples=150, deadline=
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile("every change")
 
-ORDER: Final = ("e2e", "integration/containers", "sim", "integration", "infra", "contract", "unit")
-"""Folders of tests, those with the longest units first: they would otherwise run alone at the end."""
+ORDER: Final = (
+    "e2e/jobs/test_examples.py",
+    "e2e/jobs/test_local_run.py",
+    "e2e/faults/test_exits.py",
+    "e2e/faults/test_vm_loss.py",
+    "e2e",
+    "integration/containers",
+    "integration/stack",
+    "integration/agent",
+    "sim",
+    "integration",
+    "infra",
+    "contract",
+    "unit",
+)
+"""Folders and modules, the longest units first: they would otherwise run alone at the end."""
+
+BY_MODULE: Final = frozenset({"e2e", "sim", "unit", "integration/agent", "integration/browser"})
+"""Folders that are scheduled by module: their tests share no emulator, or take longer than its start."""
+
+FOLDERS_SHOWN_MAX: Final = 15
 
 EMULATOR_FIXTURES: Final = frozenset({"stack", "firestore_emulator", "pubsub_emulator", "storage_emulator"})
 """A test that uses one of these, directly or through another fixture, gets the marker `emulator`."""
@@ -40,7 +62,10 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """Schedule by folder where the command line asks for `--dist loadscope`."""
+    if config.getoption("dist") != "loadscope":
+        return None
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
     class FolderScheduling(LoadScopeScheduling):
@@ -53,15 +78,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if EMULATOR_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.emulator)
-    items.sort(key=lambda item: _rank(work_unit(item.nodeid)))
+    items.sort(key=lambda item: _rank(work_unit(item.nodeid)), reverse=not hasattr(config, "workerinput"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List once, at the end, why tests were skipped and how many tests each reason cost."""
+    """Print which folders took longest, and once per reason why tests were skipped and how many."""
+    _report_folders(terminalreporter)
     reasons = Counter(_skip_reason(report) for report in terminalreporter.stats.get("skipped", ()))
     if reasons:
         terminalreporter.section("tests that did not run")
@@ -69,20 +95,35 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{count:5d}  {reason}")
 
 
-def work_unit(nodeid: str) -> str:
-    """Return the folder that a test is scheduled with: `unit/core` for a test in `tests/unit/core/rules/`.
+def _report_folders(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seconds and tests of each folder, if more than one folder ran."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    tests: Counter[str] = Counter()
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            folder = _folder(report.nodeid)
+            seconds[folder] += report.duration
+            tests[folder] += report.when == "call"
+    if len(seconds) > 1:
+        terminalreporter.section("seconds and tests per folder")
+        for folder, total_s in sorted(seconds.items(), key=itemgetter(1), reverse=True)[:FOLDERS_SHOWN_MAX]:
+            terminalreporter.write_line(f"{total_s:8.1f} s {tests[folder]:6d}  {folder}")
 
-    End-to-end tests are scheduled by module, because a folder of them takes longer than any other unit.
-    """
+
+def work_unit(nodeid: str) -> str:
+    """Return what a test is scheduled with: its folder, such as `infra` or `integration/api`, or its module."""
     path = PurePosixPath(nodeid.partition("::")[0])
-    if path.parts[1:2] == ("e2e",):
-        return "/".join(path.parts[1:])
-    return "/".join(path.parent.parts[1:3])
+    folder = _folder(nodeid)
+    return "/".join(path.parts[1:]) if BY_MODULE.intersection((folder, path.parts[1])) else folder
+
+
+def _folder(nodeid: str) -> str:
+    """Return `unit/core` for a test in `tests/unit/core/rules/`."""
+    return "/".join(PurePosixPath(nodeid.partition("::")[0]).parent.parts[1:3])
 
 
 def _rank(unit: str) -> int:
-    parents = (unit, unit.partition("/")[0])
-    return next((ORDER.index(name) for name in parents if name in ORDER), len(ORDER))
+    return next((rank for rank, name in enumerate(ORDER) if f"{unit}/".startswith(f"{name}/")), len(ORDER))
 
 
 def _skip_reason(report: pytest.TestReport) -> str:

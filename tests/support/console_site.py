@@ -20,7 +20,7 @@ from trainmaster.console.pages.service import Console
 from trainmaster.console.sign_in import LoopbackSignIn
 from trainmaster.console.web import create_app
 from trainmaster.errors import TemporaryError
-from trainmaster_emulators.logging.entries import Entries, parse_entry
+from trainmaster_emulators.logging.entries import Entries, Row, parse_entry
 from trainmaster_emulators.logging.query_filter import parse
 from trainmaster_emulators.logging.server import PAGE_MAX
 
@@ -42,6 +42,8 @@ class Site:
     """Calls until the quota of Cloud Logging is used up; None: it never is."""
     metrics: FakeMetrics = field(default_factory=FakeMetrics)
     is_read_only: bool = False
+    _parsed: dict[int, tuple[dict[str, Any], Row]] = field(default_factory=dict)
+    """By the identity of an entry, which is kept, so that no other entry gets the same identity."""
 
     def __post_init__(self) -> None:
         self.sign_in = LoopbackSignIn("anna@example.com", (HOST, "localhost:8080"))
@@ -73,22 +75,21 @@ class Site:
                 raise TemporaryError("429: the quota of read requests per minute is used up")
             self.log_calls_left -= 1
         stored = Entries(Path(":memory:"))
-        defaults = {"labels": {"ml.googleapis.com/job_id": "digits_1"}, "resource": {"type": "ml_job"}}
-        rows = [
-            parse_entry(
-                {**entry, "labels": defaults["labels"] | entry.get("labels", {})},
-                {"logName": "projects/my-project/logs/trainmaster", "resource": defaults["resource"]},
-                time.time_ns() + 365 * 86_400 * 10**9,
-            )
-            for entry in self.entries
-        ]
-        stored.add(rows)
+        stored.add([self._parse(entry) for entry in self.entries])
         after = tuple(json.loads(query.token)) if query.token else None
         found, last = stored.page(
             ["projects/my-project"], parse(query.filter), after, PAGE_MAX, descending=query.newest_first
         )
         stored.close()
         return [json.loads(entry) for entry in found], json.dumps(last) if last else ""
+
+    def _parse(self, entry: dict[str, Any]) -> Row:
+        if id(entry) not in self._parsed:
+            labels = {"ml.googleapis.com/job_id": "digits_1", **entry.get("labels", {})}
+            defaults = {"logName": "projects/my-project/logs/trainmaster", "resource": {"type": "ml_job"}}
+            received_ns = time.time_ns() + 365 * 86_400 * 10**9
+            self._parsed[id(entry)] = entry, parse_entry({**entry, "labels": labels}, defaults, received_ns)
+        return self._parsed[id(entry)][1]
 
     def open(self) -> None:
         """Sign in as the command line does."""

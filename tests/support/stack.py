@@ -118,7 +118,8 @@ def eventually(condition: Callable[[], object], *, within_s: float = 60.0) -> No
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    with local_stack(tmp_path_factory.mktemp("stack"), StackConfig()) as running:
+    # Frequent reports, so that the test of resource metrics does not use a core for long.
+    with local_stack(tmp_path_factory.mktemp("stack"), StackConfig(metrics="12")) as running:
         yield running
 
 

@@ -117,14 +117,14 @@ def wait_ready(running: list[Running], within_s: float, *, give_up: Callable[[],
 def stop(running: list[Running]) -> None:
     """Terminate the services, and kill those that do not end within STOP_S.
 
-    Services with `stop_first` end before the others are terminated.
+    Services with `stop_first` end first. Restartable ones, of which functions end slowly, lose nothing and are killed.
     """
     for group in (
         [process for process in running if process.service.stop_first],
         [process for process in running if not process.service.stop_first],
     ):
         for process in group:
-            process.terminate()
+            (process.kill if process.service.restartable else process.terminate)()
         deadline = time.monotonic() + STOP_S
         for process in group:
             process.wait(deadline)
@@ -132,7 +132,7 @@ def stop(running: list[Running]) -> None:
 
 
 @contextmanager
-def run_alone(service: Service, log: Path, *, within_s: float = 30.0) -> Iterator[Service]:
+def run_alone(service: Service, log: Path, *, within_s: float = 180.0) -> Iterator[Service]:
     """Run one service without a stack, for the length of the block."""
     running = Running(service, processes.service_environment("alone", addresses=[service.address]), log)
     try:

@@ -94,7 +94,7 @@ class StackConfig(_StateModel):
     """Backend of Google's emulators: a BackendKind; empty: the best that this machine has."""
     control_plane: str = ""
     """`host:port` of a control plane in memory. If set, Firestore, Pub/Sub and the functions are not started."""
-    ready_within_s: float = 60.0
+    ready_within_s: float = 180.0
 
 
 class ServiceState(_StateModel):

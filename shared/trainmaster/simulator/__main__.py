@@ -12,7 +12,7 @@ from trainmaster.simulator.scenarios.generator import draw_scenario, rng_of
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m simulator", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m trainmaster.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--profile", choices=sorted(PROFILES), default=EVERYTHING.name)
     options = parser.parse_args()

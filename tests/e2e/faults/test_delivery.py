@@ -153,8 +153,9 @@ def count_created_vms(lab: Lab, job_id: str) -> int:
     """Return how many VMs Compute Engine created for this job: each has its own insert operation."""
     state = lab.stack.state
     assert state.endpoints.compute is not None
-    path = f"/compute/v1/projects/{state.config.project}/zones/us-central1-a/operations?maxResults=500"
+    job = lab.state(job_id).job
+    path = f"/compute/v1/projects/{state.config.project}/zones/{job.zone}/operations?maxResults=500"
     operations = call(state.endpoints.compute, "GET", path, None)["items"]
-    names = {vm_name(job_id, replica_id) for replica_id in lab.state(job_id).job.plan.replica_ids}
+    names = {vm_name(job_id, replica_id) for replica_id in job.plan.replica_ids}
     inserts = [operation for operation in operations if operation["operationType"] == "insert"]
     return sum(operation["targetLink"].rpartition("/")[2] in names for operation in inserts)

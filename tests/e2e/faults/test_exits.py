@@ -154,6 +154,7 @@ def kill_program(lab: Lab, vm: str) -> bool:
     return True
 
 
+@pytest.mark.heavy  # needs an idle machine; tests/integration/agent/test_directives.py covers the agent's part
 def test_killed_program_restarts_within_two_seconds(lab: Lab) -> None:
     """The time is measured five times, from the exit event to the next incarnation's vm-ready event."""
     job_id = lab.scripted(workers=1, steps=MANY_STEPS, step_s=0.05)

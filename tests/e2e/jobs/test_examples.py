@@ -15,11 +15,12 @@ from trainmaster.cli.local.run_example import FaultPlan
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.model.job import State
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.vm_names import vm_name
 from trainmaster.presentation.job_view import job_view
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-WORKER_0, WORKER_1 = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
+CHIEF, WORKER_0, WORKER_1 = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 
 
 @dataclass
@@ -45,6 +46,31 @@ def accuracy(lab: Lab, state: State) -> float:
     return float(str(metrics(lab, state)["accuracy"]))
 
 
+def check_resumed(lab: Lab, state: State) -> None:
+    """Check that the latest incarnations of the digits example continued from a checkpoint."""
+    resumed = metrics(lab, state)["resumed_from_epoch"]
+    assert isinstance(resumed, list)
+    assert resumed, "it resumed from a checkpoint"
+    assert min(resumed) > 1, "it did not start from the beginning"
+
+
+def test_digits_example_survives_a_lost_vm(lab: Lab) -> None:
+    job_id = lab.example("digits", workerCount="1", args=["--epochs", "8", "--epoch-seconds", "1"])
+    lab.wait(job_id, "RUNNING", 90)
+    lab.until(lambda: "epoch 2/" in lab.console(job_id, CHIEF), 90)
+    lab.faults.preempt(vm_name(job_id, WORKER_0), notice_s=2)
+    state = lab.wait_for_success(job_id, 180)
+    assert accuracy(lab, state) >= 0.9
+    assert metrics(lab, state)["epochs"] == 8
+    check_resumed(lab, state)
+    assert [replica.replaced for replica in state.replicas] == [0, 1]
+    assert state.job.attempt == 1
+    assert {Rule.VM_LOST, Rule.COLLATERAL, Rule.PRIMARY_DONE} <= {
+        entry.decision.rule for entry in lab.decisions(job_id)
+    }
+
+
+@pytest.mark.heavy
 def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None:
     job_id = lab.example("digits")
     report = RecordedLines()
@@ -66,10 +92,7 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
     desired = int(state.job.plan.program.args[state.job.plan.program.args.index("--epochs") + 1])
     assert metrics(lab, state)["epochs"] == desired
     assert len(set(epochs)) >= desired - 3, "progress was printed during the training"
-    resumed = metrics(lab, state)["resumed_from_epoch"]
-    assert isinstance(resumed, list)
-    assert resumed, "it resumed from a checkpoint"
-    assert min(resumed) > 1, "it did not start from the beginning"
+    check_resumed(lab, state)
     rules = {entry.decision.rule for entry in lab.decisions(job_id)}
     assert {Rule.RESTART, Rule.VM_LOST, Rule.COLLATERAL, Rule.PRIMARY_DONE} <= rules
     decisions = [text for source, text in report.lines if source == "decision"]

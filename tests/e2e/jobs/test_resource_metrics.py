@@ -18,7 +18,8 @@ from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricSeries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-BURN_S = 40
+BURN_S = 24
+"""Twice the interval of reports, so that one is sent before the end."""
 WORKER_1 = ReplicaId(TaskType.WORKER, 1)
 NVIDIA_SMI = "#!/bin/sh\nprintf '0, 91, 12000, 16000\\n1, 2, 400, 16000\\n'\n"
 
@@ -68,7 +69,7 @@ def test_job_that_burns_one_core_shows_it_on_the_right_replica(lab: Lab) -> None
     assert len(cpu["worker-1", ""].points) >= 2, "one report within the run, and one at its end"
     first = cpu["worker-1", ""].points[0]
     core = core_share(lab, job_id, first.at) / len(os.sched_getaffinity(0))
-    assert first.value == pytest.approx(core, rel=0.15)
+    assert first.value == pytest.approx(core, rel=0.3)
     assert latest(cpu["worker-0", ""]) < core / 4
     assert {key: latest(series) for key, series in read(Metric.GPU).items()} == {
         ("worker-1", "0"): 0.91,

@@ -8,9 +8,11 @@ import pty
 import re
 import signal
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +131,14 @@ def tensorboard(lab: Lab, *words: str) -> Iterator[str]:
 
 
 def answer_of(address: str) -> Any:
-    with urllib.request.urlopen(address, timeout=30) as response:
-        return json.load(response)
+    """Return the answer of TensorBoard; an empty list while it has not read what the address names."""
+    try:
+        with urllib.request.urlopen(address, timeout=30) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.NOT_FOUND:
+            raise
+        return []
 
 
 @pytest.mark.timeout(300)
@@ -149,6 +157,7 @@ def test_subscribers_learn_of_each_transition_and_tensorboard_shows_points_while
     with tensorboard(lab, job_id) as address:
         lab.until(lambda: answer_of(f"{address}data/runs") == [run], 60)
         scalars = f"{address}data/plugin/scalars/scalars?run={run}&tag=loss"
+        lab.until(lambda: answer_of(scalars), 60)
         first = len(answer_of(scalars))
         lab.until(lambda: len(answer_of(scalars)) > first, 60)
     lab.finish(job_id)

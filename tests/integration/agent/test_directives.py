@@ -39,7 +39,7 @@ def test_restart_in_the_same_vm_takes_a_fraction_of_a_second(cloud: Cloud, vm: V
         took_s.append(vm.wait_for_number("START ", incarnation) - directed)
         cloud.wait_for_message("replica-exit", (1, incarnation))
     print(f"directive to running program: {', '.join(f'{s * 1000:.0f} ms' for s in took_s)}")
-    assert min(took_s) < 0.3  # the best of three: other tests may slow the machine down
+    assert min(took_s) < 1  # the best of three; an idle machine needs a fraction of that
 
 
 def test_incarnation_with_a_pause_starts_after_it(cloud: Cloud, vm: Vm) -> None:

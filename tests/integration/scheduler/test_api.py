@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ from google.cloud import scheduler_v1
 from google.protobuf import field_mask_pb2
 
 from tests.integration.scheduler.conftest import PARENT, PROJECT, Emulator, Target
-from tests.support.stack import eventually
+from tests.support.stack import eventually, reserved_ports
+from trainmaster_emulators.process.service import Service, run_alone
 from trainmaster_emulators.services import iam
 
 ACCOUNT = f"nightly@{PROJECT}.iam.gserviceaccount.com"
@@ -138,6 +141,24 @@ def test_restarted_emulator_fires_a_missed_time_once(
     emulator.fire(THREE + timedelta(days=2, hours=6))
     assert len(target.received) == 1
     assert emulator.get("nightly").due_at == THREE + timedelta(days=3)
+
+
+def test_program_fires_an_overdue_job_by_its_own_clock(
+    client: scheduler_v1.CloudSchedulerClient, emulator: Emulator, target: Target, tmp_path: Path
+) -> None:
+    emulator.now = datetime.now(UTC) - timedelta(minutes=2)
+    client.create_job(parent=PARENT, job=a_publication(schedule="* * * * *"))
+    emulator.close()
+    token_file = tmp_path / "token"
+    token_file.write_text(iam.access_token(iam.OWNER, "secret"))
+    with reserved_ports() as ports:
+        address = ports.take_address()
+        argv = [sys.executable, "-m", "trainmaster_emulators.scheduler", "--port", address.rpartition(":")[2]]
+        argv += ["--state-dir", str(tmp_path), "--project", PROJECT, "--token-file", str(token_file)]
+        argv += ["--pubsub", target.url.removeprefix("http://")]
+        with run_alone(Service("scheduler", argv, address=address, health=None), tmp_path / "log"):
+            eventually(lambda: target.received)
+    assert {call.path for call in target.received} == {f"/v1/{TOPIC}:publish"}
 
 
 def test_attempt_lasts_until_its_response_and_no_second_one_begins(

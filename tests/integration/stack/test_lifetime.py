@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.stack import clean_environment, eventually, recording_functions
 from trainmaster_emulators.process import processes, state
+from trainmaster_emulators.process.service import Running, Service, stop
 from trainmaster_emulators.process.state import StackConfig, StackError, StackStatus
 from trainmaster_emulators.stack import stack
 
@@ -133,6 +134,18 @@ def test_stack_fails_when_firestore_ends(tmp_path: Path, config: StackConfig) ->
     assert state.read(tmp_path / "state").status is StackStatus.FAILED  # type: ignore[union-attr]
 
 
+def test_stop_kills_restartable_services_and_asks_others_to_end(tmp_path: Path) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), sys.exit()))"
+    argv = [sys.executable, "-c", f"import signal, sys, time; {handler}; print('ready', flush=True); time.sleep(600)"]
+    running = [
+        Running(Service("a", argv, restartable=restartable), processes.service_environment("a"), tmp_path / name)
+        for name, restartable in (("function", True), ("emulator", False))
+    ]
+    eventually(lambda: all("ready" in process.log_tail() for process in running))
+    stop(running)
+    assert [process.log_tail().split() for process in running] == [["ready"], ["ready", "asked"]]
+
+
 def test_start_fails_with_the_traceback_of_a_function_that_does_not_load(tmp_path: Path, config: StackConfig) -> None:
     (config.functions_dir / "upload.py").write_text("import nothing_of_that_name\n", encoding="utf-8")
     started = stack.start(tmp_path / "state", config)
@@ -147,7 +160,7 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path) -> None:
 
     def local(*argv: str) -> subprocess.CompletedProcess[str]:
         command = ["trainmaster", "local", *argv]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
     assert "there is no stack in" in local("status").stderr
     start_time = time.monotonic()
