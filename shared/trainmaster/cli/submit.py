@@ -26,7 +26,7 @@ from trainmaster.core.intake.job_id_template import at_time
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, Problem, accept, job_id_from, read_document
-from trainmaster.jobspec.job_document import CONVERTED_FROM
+from trainmaster.jobspec.formats.extension import CONVERTED_FROM
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.messaging import topics
 from trainmaster.ports import Store

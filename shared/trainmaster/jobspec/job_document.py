@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from trainmaster.jobspec.reading.parse_document import parse_document
-
-CONVERTED_FROM: Final = "convertedFrom"
-"""Field of `trainmaster` that only converted manifests have."""
 
 
 def read_document(data: bytes, name: str, region: str | None = None) -> Mapping[str, object]:
