@@ -13,7 +13,7 @@ from typing import Final
 
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import (
     JobExistsError,
     OverLimitError,
@@ -35,7 +35,7 @@ MESSAGE_SOURCE: Final = "message"
 """Prefix of the submissions that are identified by their content."""
 
 
-def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime | None = None) -> None:
+def handle(data: bytes, source: str | None, deps: CreationDeps, published_at: datetime | None = None) -> None:
     """Create the job of the document `data`.
 
     `source` identifies the submission: an object and its generation. A direct message has none and is identified by
@@ -61,7 +61,7 @@ def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime |
         raise _reject(submission, job_id, [str(over_limit)], now, deps.store) from None
 
 
-def _authorize(spec: AcceptedSpec, now: datetime, deps: Deps) -> None:
+def _authorize(spec: AcceptedSpec, now: datetime, deps: CreationDeps) -> None:
     """Raise InvalidJob for resources that a job of an unknown submitter may not name.
 
     Raises TemporaryError for a new job above the quota: Pub/Sub delivers it again when others have been created.

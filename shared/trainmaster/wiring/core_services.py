@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cache
 
 from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind
 from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.job_log import CloudJobLog
@@ -61,8 +63,18 @@ def deps() -> Deps:
         leaves_notifications=settings().notifications is None,
         job_log=job_log(),
         limits=settings().limits,
+    )
+
+
+@cache
+def creation_deps() -> CreationDeps:
+    """Return `deps` with what creates jobs, and no look-up: trials name what their tuning job names."""
+    common = {field.name: getattr(deps(), field.name) for field in fields(Deps)}
+    values = settings()
+    return CreationDeps(
+        **common,
         allowed=allowed_resources(),
-        algorithms=settings().algorithms,
-        messages_per_minute=settings().messages_per_minute,
-        regions=settings().regions,
+        algorithms=values.algorithms,
+        messages_per_minute=values.messages_per_minute,
+        regions=values.regions,
     )

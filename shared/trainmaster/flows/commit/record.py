@@ -21,7 +21,6 @@ from typing import Final
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import Event
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.tuning import tuning_job_id
@@ -39,8 +38,6 @@ from trainmaster.ports import (
     Clock,
     JobLog,
     Loaded,
-    Objects,
-    Resources,
     Store,
 )
 
@@ -68,18 +65,6 @@ class Deps:
     """Where the service's lines are written; None: nowhere."""
     limits: Limits = field(default_factory=dict)
     """The limits of all jobs together."""
-    allowed: AllowedResources = field(default_factory=AllowedResources)
-    """Resources that every job may name."""
-    objects: Callable[[], Objects] | None = None
-    """Builds the port that looks up packages when a job is accepted; None: no look-up, which is for tests."""
-    resources: Callable[[], Resources] | None = None
-    """Builds the port that looks up a job's account, images and secrets; None: no look-up."""
-    algorithms: str = ""
-    """Address of the package of the built-in algorithms; empty: there is none."""
-    messages_per_minute: int = 0
-    """Most jobs created by messages and uploads within a minute; 0: no limit."""
-    regions: tuple[str, ...] = ()
-    """Regions in which the installation's network has a subnetwork; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)

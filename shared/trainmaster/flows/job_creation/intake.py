@@ -20,8 +20,9 @@ from trainmaster.core.rules.admission_queue import limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.core.timeouts import STOCKOUT_MEMORY
-from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.algorithm_package import with_algorithm_package
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.ports import Store
@@ -57,7 +58,7 @@ def create_job(
     document: Mapping[str, object],
     submission: str,
     now: datetime,
-    deps: Deps,
+    deps: CreationDeps,
     *,
     authorize: Callable[[AcceptedSpec], None],
     origin: Origin = MESSAGE,
@@ -113,7 +114,7 @@ def _check_vm_names(job: Job, store: Store) -> None:
         raise InvalidJob((Problem("jobId", f"gives its VMs the names of the VMs of {owner}", f"{job.job_id}_2"),))
 
 
-def _with_resources(spec: AcceptedSpec, deps: Deps) -> AcceptedSpec:
+def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
     """Return the spec with its packages pinned and with notes about its resources. Raises InvalidJob for missing ones.
 
     A repeated submission is returned unchanged if something is missing: it may have been deleted since the first one.
