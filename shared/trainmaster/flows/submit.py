@@ -23,7 +23,7 @@ from trainmaster.flows.job_creation.intake import (
     with_time_in_job_id,
 )
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, read_document
-from trainmaster.ports import Rejection, Store
+from trainmaster.ports import Incidents, Rejection
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
@@ -74,7 +74,9 @@ def _authorize(spec: AcceptedSpec, now: datetime, deps: CreationDeps) -> None:
             raise TemporaryError(f"{limit} jobs were created by messages within a minute; {spec.job_id} waits")
 
 
-def _reject(submission: str, job_id: str | None, problems: list[str], now: datetime, store: Store) -> PermanentError:
+def _reject(
+    submission: str, job_id: str | None, problems: list[str], now: datetime, store: Incidents
+) -> PermanentError:
     """Store the rejection, and return the error that ends the handling of the message."""
     key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
     store.reject(Rejection(key, submission, job_id, tuple(problems), now))

@@ -20,7 +20,7 @@ from trainmaster.ports.job_log import JobLog
 from trainmaster.ports.object_times import CreatedObject, ObjectTimes
 from trainmaster.ports.objects import BucketForbiddenError, ObjectForbiddenError, Objects
 from trainmaster.ports.resources import Existence, Resources
-from trainmaster.ports.store import LOST_PEERS_PAGE, Store
+from trainmaster.ports.store import LOST_PEERS_PAGE, Incidents, JobQueries, Leases, Ledgers, States, Store
 from trainmaster.ports.store_values import (
     AdmissionToken,
     AlreadyRecordedError,
@@ -51,9 +51,13 @@ __all__ = [
     "Existence",
     "Fleet",
     "IdentityError",
+    "Incidents",
     "JobLog",
     "JobPosition",
+    "JobQueries",
     "Lease",
+    "Leases",
+    "Ledgers",
     "LiveJobs",
     "Loaded",
     "NotCreated",
@@ -65,6 +69,7 @@ __all__ = [
     "PendingEntries",
     "Rejection",
     "Resources",
+    "States",
     "Store",
     "Suggester",
     "Tokens",

@@ -31,15 +31,7 @@ from trainmaster.errors import ConflictError, TemporaryError
 from trainmaster.flows.commit.decide import decide
 from trainmaster.flows.commit.notify import notify
 from trainmaster.messaging import internal_requests, topics
-from trainmaster.ports import (
-    AdmissionToken,
-    AlreadyRecordedError,
-    Bus,
-    Clock,
-    JobLog,
-    Loaded,
-    Store,
-)
+from trainmaster.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Ledgers, Loaded, Store
 
 TRIES: Final = 12
 """Conflicts before the message is left to its redelivery. With 16 writers on one document the slowest needed 9."""
@@ -176,7 +168,7 @@ def _ledger_entry(event: Event, decision: Decision, state: State | None, change:
     )
 
 
-def _recorded_before(event: Event, job: Job | None, store: Store) -> Recorded:
+def _recorded_before(event: Event, job: Job | None, store: Ledgers) -> Recorded:
     entry = store.entry(event.job_id, event.key)
     if entry is None:
         raise ConflictError(f"{event.job_id}: ledger entry {event.key} exists and cannot be read")

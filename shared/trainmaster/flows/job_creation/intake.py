@@ -25,7 +25,7 @@ from trainmaster.flows.job_creation.algorithm_package import with_algorithm_pack
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
-from trainmaster.ports import Store
+from trainmaster.ports import Incidents, JobQueries, States
 
 RESUMED_JOB_FIELDS: Final = {
     Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
@@ -107,7 +107,7 @@ def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
         raise InvalidJob(problems)
 
 
-def _check_vm_names(job: Job, store: Store) -> None:
+def _check_vm_names(job: Job, store: JobQueries) -> None:
     """Raise InvalidJob if the job's VMs would have the names of another job's: each could act for the other."""
     owner = store.job_of_vm(vm_name(job.job_id, job.plan.primary))
     if owner not in (None, job.job_id):
@@ -156,7 +156,7 @@ def new_job(spec: AcceptedSpec, submission: str, now: datetime, origin: Origin =
     )
 
 
-def with_zone_order(job: Job, now: datetime, store: Store) -> JobSubmitted:
+def with_zone_order(job: Job, now: datetime, store: Incidents) -> JobSubmitted:
     """Return the submission of the job, with zones that had a recent stockout moved to the end of its plan.
 
     The order goes into the ledger with the job, so that a replay does not depend on the stockouts.
@@ -166,7 +166,7 @@ def with_zone_order(job: Job, now: datetime, store: Store) -> JobSubmitted:
     return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
 
 
-def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: Store) -> Tuning:
+def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: States) -> Tuning:
     """Add the results of the tuning job that this one resumes, if any. Raises InvalidJob if that is impossible."""
     if tuning.resumes is None:
         return tuning
