@@ -23,7 +23,7 @@ from trainmaster.core.model.job import tuning_of
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.flows import provision, replica_exit, submit, vm_ready
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
@@ -109,7 +109,7 @@ class ConsoleSite:
 
     def __post_init__(self) -> None:
         self.fleet = MemoryFleet(clock=lambda: self.now)
-        self.deps = Deps(self.store, MemoryBus(), clock=lambda: self.now, sleep=lambda _: None)
+        self.deps = CreationDeps(self.store, MemoryBus(), clock=lambda: self.now, sleep=lambda _: None)
         self.sign_in = LoopbackSignIn("anna@example.com", (HOST,))
         self.restart()
 

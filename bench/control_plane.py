@@ -21,7 +21,7 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
@@ -65,9 +65,11 @@ class ControlPlane:
     """Deliveries that failed with a transient error."""
 
     @property
-    def deps(self) -> Deps:
+    def deps(self) -> CreationDeps:
         bus = self.bus or self.requests
-        return Deps(self.store, bus, clock=lambda: datetime.now(UTC), sleep=self.sleep, limits=dict(self.limits))
+        return CreationDeps(
+            self.store, bus, clock=lambda: datetime.now(UTC), sleep=self.sleep, limits=dict(self.limits)
+        )
 
     @property
     def fleet_deps(self) -> FleetDeps:

@@ -8,7 +8,7 @@ from flask import Request
 from trainmaster.flows import tune as flow
 from trainmaster.messaging import push
 from trainmaster.messaging.internal_requests import decode_tune
-from trainmaster.wiring.core_services import bus, deps
+from trainmaster.wiring.core_services import bus, creation_deps
 from trainmaster.wiring.suggester import suggester
 
 
@@ -18,4 +18,4 @@ def tune(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    flow.handle(decode_tune(message.data), suggester(), deps())
+    flow.handle(decode_tune(message.data), suggester(), creation_deps())

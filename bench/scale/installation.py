@@ -11,7 +11,7 @@ from bench.scale.cloud import Cloud
 from bench.scale.fleet import ScaleFleet
 from bench.scale.scenario import Scenario
 from trainmaster.flows import provision
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import Bus, Fleet, Store
@@ -23,7 +23,7 @@ class Installation:
     def __init__(self, scenario: Scenario) -> None:
         self.cloud = Cloud(scenario)
         self.store = MemoryStore()
-        self.deps = Deps(
+        self.deps = CreationDeps(
             cast("Store", TimedStore(self.store, self.cloud)),
             cast("Bus", ScaleBus(self.cloud, self._provision)),
             clock=self.cloud.clock,

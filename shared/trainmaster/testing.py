@@ -31,7 +31,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.errors import InvalidJobError, PermanentError
 from trainmaster.flows import maintenance, provision, replica_exit, vm_ready
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.memory.bus import MemoryBus
@@ -100,7 +100,7 @@ class Installation:
     def __post_init__(self) -> None:
         self._store, self._bus, self._fleet, log = MemoryStore(), MemoryBus(), MemoryFleet(), MemoryJobLog()
         self._fleet.clock = lambda: self.now
-        self._deps = Deps(self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=log)
+        self._deps = CreationDeps(self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=log)
         access = MemoryAccess({TOKEN: frozenset(EQUIVALENT_PERMISSIONS.values())})
         service = Service(self.project, self._deps, access, lambda: str(uuid.uuid4()), jobs_per_minute=0)
         self.client = MemoryClient(self.project, MemoryApi(service), log)

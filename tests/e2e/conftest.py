@@ -26,7 +26,8 @@ from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.commit.record import record
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
 from trainmaster.gcp.firestore.store import FirestoreStore
@@ -196,7 +197,7 @@ class Lab:
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job and wait until its VMs are gone."""
-        deps = Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=time.sleep)
+        deps = CreationDeps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=time.sleep)
         record(CancelRequested(job_id, "the test", datetime.now(UTC)), deps)
         self.until(lambda: not self.fleet.list_vms(job_id), 30)
 

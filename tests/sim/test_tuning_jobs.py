@@ -25,7 +25,7 @@ from trainmaster.core.model.tuning import TrialState, trial_id
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision, sweep, tune, user_requests
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import Bus, Store
@@ -121,10 +121,10 @@ class FaultyStudy(Study):
     cancel_requested: bool = False
 
     @property
-    def deps(self) -> Deps:
+    def deps(self) -> CreationDeps:
         deps = super().deps
         store, bus = FaultyPort(self.store, self), FaultyPort(self.bus, self)
-        return Deps(cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep)
+        return CreationDeps(cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep)
 
     def handle(self, function: Callable[[], object]) -> None:
         """Call the function until it succeeds: Pub/Sub redelivers a message that is not acknowledged."""
@@ -203,7 +203,7 @@ class FaultyTrial(Study):
     """The world of a trial, whose functions meet the faults of the tuning job."""
 
     @property
-    def deps(self) -> Deps:
+    def deps(self) -> CreationDeps:
         study: FaultyStudy = self.__dict__["study"]
         return study.deps
 

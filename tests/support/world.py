@@ -24,7 +24,7 @@ from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.memory.fleet import MemoryFleet
@@ -94,9 +94,9 @@ class World:
         self.fleet.clock = lambda: self.now
 
     @property
-    def deps(self) -> Deps:
+    def deps(self) -> CreationDeps:
         objects, resources = self.objects, self.resources
-        return Deps(
+        return CreationDeps(
             self.store,
             self.bus,
             clock=lambda: self.now,

@@ -24,7 +24,7 @@ from typing import Final
 from trainmaster.core.intake.job_files import PREFIX, UploadedObject
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.memory.store import MemoryStore
@@ -70,7 +70,7 @@ class MemoryControlPlane:
         The settings of the stack must be in the environment. `storage`: `host:port` of Cloud Storage, where `bucket` is
         polled for new job files.
         """
-        deps = Deps(
+        deps = CreationDeps(
             self.store,
             self.bus,
             clock=lambda: datetime.now(UTC),
@@ -141,12 +141,12 @@ class MemoryControlPlane:
             except (TemporaryError, CallError, OSError) as error:
                 _log.warning("cannot handle new job files now; the next poll retries: %s", error)
 
-    def _sweep(self, deps: Deps) -> None:
+    def _sweep(self, deps: CreationDeps) -> None:
         while not self._closed.wait(SWEEP_S):
             sweep.handle(deps)
 
 
-def _tune(message: Message, deps: Deps) -> None:
+def _tune(message: Message, deps: CreationDeps) -> None:
     from trainmaster.wiring.suggester import suggester  # the import takes half a second; only tuning jobs need it
 
     tune.handle(internal_requests.decode_tune(message.data), suggester(), deps)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from trainmaster.api.errors import Json
 from trainmaster.api.quotas import Bucket
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 from trainmaster.ports import Access
 
@@ -76,7 +76,7 @@ class Service:
     """The services that handlers use."""
 
     project: str
-    deps: Deps
+    deps: CreationDeps
     access: Access
     new_id: Callable[[], str]
     """Returns a different text at each call."""

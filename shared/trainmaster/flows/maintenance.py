@@ -17,7 +17,7 @@ from trainmaster.core.model.replica import replica_key
 from trainmaster.core.model.vm_names import replica_id_from_vm_name
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.messaging import internal_requests, topics
-from trainmaster.ports import Loaded, Store
+from trainmaster.ports import Loaded, States
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def _handle_system_event(event: SystemEvent, deps: Deps) -> None:
         record(VmLost(subject, event.at, event.loss), deps)
 
 
-def _incarnation_on(job_id: str, event: SystemEvent, store: Store) -> IncarnationRef | None:
+def _incarnation_on(job_id: str, event: SystemEvent, store: States) -> IncarnationRef | None:
     """Return the incarnation on exactly this VM.
 
     None: no agent has reported from the VM yet, or the replica has another VM by now.

@@ -13,7 +13,7 @@ from typing import Final
 
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import (
     JobExistsError,
     OverLimitError,
@@ -21,7 +21,7 @@ from trainmaster.flows.job_creation.intake import (
     create_job,
 )
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, job_id_of, read_document, with_time_in_job_id
-from trainmaster.ports import Rejection, Store
+from trainmaster.ports import Incidents, Rejection
 
 API_SOURCE: Final = "api:"
 """Prefix of the submissions through the API."""
@@ -33,7 +33,7 @@ MESSAGE_SOURCE: Final = "message"
 """Prefix of the submissions that are identified by their content."""
 
 
-def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime | None = None) -> None:
+def handle(data: bytes, source: str | None, deps: CreationDeps, published_at: datetime | None = None) -> None:
     """Create the job of the document `data`.
 
     `source` identifies the submission: an object and its generation. A direct message has none and is identified by
@@ -59,7 +59,7 @@ def handle(data: bytes, source: str | None, deps: Deps, published_at: datetime |
         raise _reject(submission, job_id, [str(over_limit)], now, deps.store) from None
 
 
-def _authorize(spec: AcceptedSpec, now: datetime, deps: Deps) -> None:
+def _authorize(spec: AcceptedSpec, now: datetime, deps: CreationDeps) -> None:
     """Raise InvalidJob for resources that a job of an unknown submitter may not name.
 
     Raises TemporaryError for a new job above the quota: Pub/Sub delivers it again when others have been created.
@@ -72,7 +72,9 @@ def _authorize(spec: AcceptedSpec, now: datetime, deps: Deps) -> None:
             raise TemporaryError(f"{limit} jobs were created by messages within a minute; {spec.job_id} waits")
 
 
-def _reject(submission: str, job_id: str | None, problems: list[str], now: datetime, store: Store) -> PermanentError:
+def _reject(
+    submission: str, job_id: str | None, problems: list[str], now: datetime, store: Incidents
+) -> PermanentError:
     """Store the rejection, and return the error that ends the handling of the message."""
     key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
     store.reject(Rejection(key, submission, job_id, tuple(problems), now))

@@ -31,7 +31,8 @@ from trainmaster.core.reconcile.trial_jobs import trial_job
 from trainmaster.core.rules.tuning import final_decision, trials_to_begin
 from trainmaster.errors import PermanentError
 from trainmaster.flows.commit.history import expire_history
-from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.commit.record import record
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import with_zone_order
 from trainmaster.flows.user_requests import cancel_job, delete_job
 from trainmaster.messaging import topics
@@ -49,7 +50,7 @@ DELETED_WITH: Final = "with-its-tuning-job"
 """Key of the request that deletes the job of a trial."""
 
 
-def handle(request: TuneRequest, suggester: Suggester, deps: Deps) -> None:
+def handle(request: TuneRequest, suggester: Suggester, deps: CreationDeps) -> None:
     """Reconcile a tuning job until there is nothing to do before a trial changes, or for at most `ROUNDS_MAX` rounds.
 
     In the second case the request is published again, up to `REQUESTS_MAX` times. No error is raised, because Pub/Sub
@@ -76,7 +77,7 @@ def handle(request: TuneRequest, suggester: Suggester, deps: Deps) -> None:
         deps.bus.publish(topics.TUNE, encode_tune(following), {})
 
 
-def _give_up_unpromising(tuning_job: Job, suggester: Suggester, deps: Deps) -> None:
+def _give_up_unpromising(tuning_job: Job, suggester: Suggester, deps: CreationDeps) -> None:
     """Order that unpromising trials are stopped early. Their jobs are stopped when the trials are reconciled."""
     if tuning_job.state.is_terminal:
         return
@@ -84,7 +85,7 @@ def _give_up_unpromising(tuning_job: Job, suggester: Suggester, deps: Deps) -> N
         record(TrialUnpromising(tuning_job.job_id, number, comparison, deps.clock()), deps)
 
 
-def _advance(tuning_job: Job, suggester: Suggester, deps: Deps) -> bool:
+def _advance(tuning_job: Job, suggester: Suggester, deps: CreationDeps) -> bool:
     """Complete the tuning job or start new trials. Return False if neither is due."""
     if tuning_job.state.is_terminal:
         return False
@@ -103,13 +104,13 @@ def _advance(tuning_job: Job, suggester: Suggester, deps: Deps) -> bool:
     return new_trials > 0
 
 
-def _delete_trials(tuning_job: Job, deps: Deps) -> None:
+def _delete_trials(tuning_job: Job, deps: CreationDeps) -> None:
     """Delete the jobs of all trials together with their tuning job, so that their histories expire."""
     for trial in tuning_of(tuning_job).trials:
         delete_job(trial_id(tuning_job.job_id, trial.number), DELETED_WITH, deps, by=CANCELLED_BY)
 
 
-def _reconcile_trial(trial: Trial, tuning_job: Job, deps: Deps) -> None:
+def _reconcile_trial(trial: Trial, tuning_job: Job, deps: CreationDeps) -> None:
     job = _load_or_create_job(trial, tuning_job, deps)
     if tuning_job.state.is_terminal and not job.state.is_terminal:
         cancel_job(job.job_id, CANCELLED_BY, deps)
@@ -120,7 +121,7 @@ def _reconcile_trial(trial: Trial, tuning_job: Job, deps: Deps) -> None:
     _record_progress(trial, job, tuning_job, deps)
 
 
-def _stop_early(trial: Trial, job_id: str, tuning_job: Job, deps: Deps) -> None:
+def _stop_early(trial: Trial, job_id: str, tuning_job: Job, deps: CreationDeps) -> None:
     """Stop the trial's own job for the reason that the tuning job's ledger has."""
     entry = deps.store.entry(tuning_job.job_id, TrialUnpromising.key_of(trial.number))
     event = entry.event if entry else None
@@ -129,7 +130,7 @@ def _stop_early(trial: Trial, job_id: str, tuning_job: Job, deps: Deps) -> None:
     record(StopRequested(job_id, event.comparison, deps.clock()), deps)
 
 
-def _load_or_create_job(trial: Trial, tuning_job: Job, deps: Deps) -> Job:
+def _load_or_create_job(trial: Trial, tuning_job: Job, deps: CreationDeps) -> Job:
     """Return the trial's own job. Create it if neither this nor another delivery has done so."""
     job_id = trial_id(tuning_job.job_id, trial.number)
     loaded = deps.store.load(job_id)
@@ -140,7 +141,7 @@ def _load_or_create_job(trial: Trial, tuning_job: Job, deps: Deps) -> Job:
     return _load_job(job_id, deps)
 
 
-def _record_progress(trial: Trial, job: Job, tuning_job: Job, deps: Deps) -> None:
+def _record_progress(trial: Trial, job: Job, tuning_job: Job, deps: CreationDeps) -> None:
     """Record in the tuning job what the trial's job has become.
 
     The tuning job is PREPARING and RUNNING as soon as its first trial is.
@@ -171,7 +172,7 @@ def _trial_ended(trial: Trial, job: Job, tuning_job_id: str, now: datetime) -> T
     )
 
 
-def _load_job(job_id: str, deps: Deps) -> Job:
+def _load_job(job_id: str, deps: CreationDeps) -> Job:
     loaded = deps.store.load(job_id)
     if loaded is None:
         raise PermanentError(f"there is no job {job_id}")

@@ -15,8 +15,8 @@ from typing import Final
 
 from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedObject
 from trainmaster.core.rules.messages import JOB_EXISTS
-from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.job_creation.algorithm_package import with_algorithm_package
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import (
     check_allowed,
     region_problem,
@@ -38,7 +38,7 @@ from trainmaster.ports import Objects
 FILE_BYTES_MAX: Final = 1 << 20
 
 
-def handle(uploaded: UploadedObject, objects: Objects, deps: Deps) -> str | None:
+def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> str | None:
     """Publish the job of the uploaded file, and return its id.
 
     None: the object is not a job file, does not exist any more, or has problems that were written next to it.
@@ -63,7 +63,7 @@ def handle(uploaded: UploadedObject, objects: Objects, deps: Deps) -> str | None
     return job_id
 
 
-def _check(data: bytes, source: str, uploaded: UploadedObject, deps: Deps) -> tuple[str, Mapping[str, object]]:
+def _check(data: bytes, source: str, uploaded: UploadedObject, deps: CreationDeps) -> tuple[str, Mapping[str, object]]:
     """Return the job id and the document with that id. Raises InvalidJob with every problem that can be found now."""
     document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
     spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
@@ -80,7 +80,7 @@ def _check(data: bytes, source: str, uploaded: UploadedObject, deps: Deps) -> tu
     return spec.job_id, submitted
 
 
-def _is_new(job_id: str, source: str, document: Mapping[str, object], deps: Deps) -> bool:
+def _is_new(job_id: str, source: str, document: Mapping[str, object], deps: CreationDeps) -> bool:
     """Return False if this file was submitted before. Raises InvalidJob if the job id was used otherwise."""
     loaded = deps.store.load(job_id)
     if loaded is None:

@@ -2,12 +2,13 @@
 
 clients, retries, errors          clients and credentials, deadlines, errors: one module each
 firestore                         the Store
-pubsub_bus, dead_letter_box       the Bus, and messages that could not be handled
+pubsub_bus                        the Bus
 storage_objects                   the Objects
 job_log, log_entries              the JobLog, and reading it
 compute_fleet, tpu_fleet, fleets  the Fleet
 project_access, own_permissions   permissions of API callers, and of the process itself
 identity_tokens, iap_assertions   senders of events, users of the console: signed by keys in public_keys
+tools                             what only commands and clients use: `doctor`, schedules, dead letters, prices
 """
 
 import os

@@ -8,13 +8,12 @@ from typing import Any, Final
 
 from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.jobspec.fields.job_id import job_id_from
+from trainmaster.jobspec.formats.extension import CONVERTED_FROM
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, MANIFEST_NAMES
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.jobspec.reading.read_model import with_lists
 
-CONVERTED_FROM: Final = "convertedFrom"
-"""Field of `trainmaster` that only converted manifests have."""
 JOB_ID_NAMES: Final = ("jobId", "job_id")
 NAME_CHARS_MAX: Final = 100
 """Characters of a file's name in a job id, which leaves room for the time."""

@@ -5,8 +5,6 @@ Each Protocol's docstring is a contract. Its adapters are in `trainmaster.gcp` (
 """
 
 from trainmaster.ports.access import Access, CallersProjectError, UnknownTokenError
-from trainmaster.ports.bus import Bus
-from trainmaster.ports.clock import Clock
 from trainmaster.ports.fleet import (
     AddressBook,
     Created,
@@ -16,11 +14,10 @@ from trainmaster.ports.fleet import (
     Pending,
 )
 from trainmaster.ports.identity import Claims, IdentityError, Tokens
-from trainmaster.ports.job_log import JobLog
-from trainmaster.ports.object_times import CreatedObject, ObjectTimes
-from trainmaster.ports.objects import BucketForbiddenError, ObjectForbiddenError, Objects
+from trainmaster.ports.objects import BucketForbiddenError, CreatedObject, ObjectForbiddenError, Objects, ObjectTimes
 from trainmaster.ports.resources import Existence, Resources
-from trainmaster.ports.store import LOST_PEERS_PAGE, Store
+from trainmaster.ports.services import Bus, Clock, JobLog, Suggester
+from trainmaster.ports.store import LOST_PEERS_PAGE, Incidents, JobQueries, Leases, Ledgers, States, Store
 from trainmaster.ports.store_values import (
     AdmissionToken,
     AlreadyRecordedError,
@@ -32,7 +29,6 @@ from trainmaster.ports.store_values import (
     PendingEntries,
     Rejection,
 )
-from trainmaster.ports.suggester import Suggester
 
 __all__ = [
     "LOST_PEERS_PAGE",
@@ -51,9 +47,13 @@ __all__ = [
     "Existence",
     "Fleet",
     "IdentityError",
+    "Incidents",
     "JobLog",
     "JobPosition",
+    "JobQueries",
     "Lease",
+    "Leases",
+    "Ledgers",
     "LiveJobs",
     "Loaded",
     "NotCreated",
@@ -65,6 +65,7 @@ __all__ = [
     "PendingEntries",
     "Rejection",
     "Resources",
+    "States",
     "Store",
     "Suggester",
     "Tokens",

@@ -26,11 +26,8 @@ LOST_PEERS_PAGE: Final = 10
 """Peers in the first page of `Store.lost_peers`. The second one has all others."""
 
 
-class Store(Protocol):
-    """The only durable state. All methods raise TemporaryError for transient errors.
-
-    A read sees every commit that returned before it started.
-    """
+class States(Protocol):
+    """The stored jobs and replicas: reads for decisions, and the one atomic commit."""
 
     def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
         """Return the job, and the replica with the key `replica` if there is one. None: there is no such job."""
@@ -58,6 +55,25 @@ class Store(Protocol):
         in `loaded`, or if another commit has used an admission token since `admission_token` was taken.
         """
         ...
+
+    def count_ready(self, job_id: str, attempt: int) -> int:
+        """Return how many replicas of the attempt have ever been ready."""
+        ...
+
+    def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
+        """Return how many replicas of the attempt are in one of these states."""
+        ...
+
+    def expire_history(self, job_id: str, at: datetime) -> None:
+        """Let the job's ledger entries and replicas be deleted after `at`. Idempotent.
+
+        They may still be read for some time after it. The job itself stays, because its id stays used.
+        """
+        ...
+
+
+class Ledgers(Protocol):
+    """The ledger entries of jobs, and which of their effects are not confirmed."""
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
         """Return the ledger entry with this key."""
@@ -87,22 +103,6 @@ class Store(Protocol):
         """Confirm the effects of these entries. Idempotent: the first time stays."""
         ...
 
-    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
-        """Take the lease until `expires_at`. None: another holder has it, and it has not expired at `now`.
-
-        `holder` is the message id of the delivery that takes the lease. Pub/Sub redelivers a message under the same id
-        after the death of the process that handled it, so the same holder may take its own lease again. Empty: unknown.
-        """
-        ...
-
-    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
-        """Return the lease with another expiry time. None: it had expired, and another holder has taken it."""
-        ...
-
-    def release_lease(self, lease: Lease) -> None:
-        """Release the lease. Does nothing if another has taken it."""
-        ...
-
     def jobs_with_pending(self) -> tuple[str, ...]:
         """Return the ids of all jobs that have unconfirmed effects."""
         ...
@@ -117,6 +117,10 @@ class Store(Protocol):
         Entries that this release cannot read are logged as errors and left out.
         """
         ...
+
+
+class JobQueries(Protocol):
+    """Facts about all jobs together."""
 
     def live_jobs(self) -> tuple[Job, ...]:
         """Return all jobs that have not ended, except unreadable ones."""
@@ -162,22 +166,6 @@ class Store(Protocol):
         """
         ...
 
-    def count_ready(self, job_id: str, attempt: int) -> int:
-        """Return how many replicas of the attempt have ever been ready."""
-        ...
-
-    def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
-        """Return how many replicas of the attempt are in one of these states."""
-        ...
-
-    def reject(self, rejection: Rejection) -> None:
-        """Store the rejection. Idempotent by its key."""
-        ...
-
-    def rejections(self) -> tuple[Rejection, ...]:
-        """Return all rejections."""
-        ...
-
     def job_of_vm(self, name: str) -> str | None:
         """Return the id of the job, ended or not, that has a replica whose VM has this name.
 
@@ -185,19 +173,36 @@ class Store(Protocol):
         """
         ...
 
-    def expire_history(self, job_id: str, at: datetime) -> None:
-        """Let the job's ledger entries and replicas be deleted after `at`. Idempotent.
 
-        They may still be read for some time after it. The job itself stays, because its id stays used.
+class Leases(Protocol):
+    """The right of one delivery to work on a job while others leave it alone."""
+
+    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
+        """Take the lease until `expires_at`. None: another holder has it, and it has not expired at `now`.
+
+        `holder` is the message id of the delivery that takes the lease. Pub/Sub redelivers a message under the same id
+        after the death of the process that handled it, so the same holder may take its own lease again. Empty: unknown.
         """
         ...
 
-    def note_stockout(self, stockout: Stockout) -> None:
-        """Store the stockout. Only the latest one of each zone and kind of machine is kept."""
+    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        """Return the lease with another expiry time. None: it had expired, and another holder has taken it."""
         ...
 
-    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
-        """Return the stored stockouts of `since` and later."""
+    def release_lease(self, lease: Lease) -> None:
+        """Release the lease. Does nothing if another has taken it."""
+        ...
+
+
+class Incidents(Protocol):
+    """What went wrong outside any job: rejections, orphans and stockouts."""
+
+    def reject(self, rejection: Rejection) -> None:
+        """Store the rejection. Idempotent by its key."""
+        ...
+
+    def rejections(self) -> tuple[Rejection, ...]:
+        """Return all rejections."""
         ...
 
     def report_orphan(self, orphan: Orphan) -> None:
@@ -211,3 +216,18 @@ class Store(Protocol):
     def forget_orphan(self, instance_id: str) -> None:
         """Delete the report of the orphan. Idempotent."""
         ...
+
+    def note_stockout(self, stockout: Stockout) -> None:
+        """Store the stockout. Only the latest one of each zone and kind of machine is kept."""
+        ...
+
+    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
+        """Return the stored stockouts of `since` and later."""
+        ...
+
+
+class Store(States, Ledgers, JobQueries, Leases, Incidents, Protocol):
+    """The only durable state. All methods raise TemporaryError for transient errors.
+
+    A read sees every commit that returned before it started. A function that needs one part of it names that part.
+    """

@@ -23,7 +23,7 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.addresses import DnsAddresses, EmulatorAddresses
 from trainmaster.gcp.iap_assertions import IapAssertions
 from trainmaster.gcp.log_entries import Entry
-from trainmaster.gcp.tools.own_permissions import missing_publish_permission, missing_state_permissions
+from trainmaster.gcp.own_permissions import missing_publish_permission, missing_state_permissions
 from trainmaster.gcp.user_errors import USER_ERRORS, explain
 from trainmaster.messaging import topics
 from trainmaster.settings import Addressing, settings

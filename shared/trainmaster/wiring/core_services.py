@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from trainmaster.settings import settings
 
 if TYPE_CHECKING:
     from trainmaster.flows.commit.record import Deps
+    from trainmaster.flows.job_creation.deps import CreationDeps
 
 
 @cache
@@ -66,8 +68,20 @@ def deps() -> Deps:
         leaves_notifications=settings().notifications is None,
         job_log=job_log(),
         limits=settings().limits,
+    )
+
+
+@cache
+def creation_deps() -> CreationDeps:
+    """Return `deps` with what creates jobs, and no look-up: trials name what their tuning job names."""
+    from trainmaster.flows.job_creation.deps import CreationDeps
+
+    common = {field.name: getattr(deps(), field.name) for field in fields(deps())}
+    values = settings()
+    return CreationDeps(
+        **common,
         allowed=allowed_resources(),
-        algorithms=settings().algorithms,
-        messages_per_minute=settings().messages_per_minute,
-        regions=settings().regions,
+        algorithms=values.algorithms,
+        messages_per_minute=values.messages_per_minute,
+        regions=values.regions,
     )

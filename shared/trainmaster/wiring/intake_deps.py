@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.ports import Objects, Resources
 from trainmaster.wiring import core_services
 
 
-def intake_deps() -> Deps:
-    return replace(core_services.deps(), objects=_objects, resources=_resources)
+def intake_deps() -> CreationDeps:
+    return replace(core_services.creation_deps(), objects=_objects, resources=_resources)
 
 
 def _objects() -> Objects:

@@ -18,7 +18,8 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import LossCause, Vm
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.commit.record import record
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import new_job
 from trainmaster.gcp.tpu_fleet import TpuFleet
 from trainmaster.gcp.vm_defaults import VmDefaults
@@ -55,8 +56,8 @@ class TpuLab(Lab):
         return job.job_id
 
     @property
-    def deps(self) -> Deps:
-        return Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
+    def deps(self) -> CreationDeps:
+        return CreationDeps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
 
     def scripted_on_slice(self, steps: int, group: TaskGroup = ONE_SLICE) -> str:
         self.stage(str(SCRIPTED), "scripted")

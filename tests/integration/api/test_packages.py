@@ -34,5 +34,5 @@ def test_missing_package_is_an_invalid_argument_by_its_field(api: Api, world: Wo
 
 def test_functions_that_accept_jobs_look_up_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the port, packages would not be pinned, and nothing else would fail."""
-    monkeypatch.setattr(core_services, "deps", lambda: World().deps)
+    monkeypatch.setattr(core_services, "creation_deps", lambda: World().deps)
     assert intake_deps.intake_deps().objects is not None

@@ -16,7 +16,7 @@ from trainmaster import settings
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.gcp.log_entries import LogEntries
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.objects import MemoryObjects
@@ -35,8 +35,8 @@ class Installation:
     cloud: Cloud
 
     @property
-    def deps(self) -> Deps:
-        return Deps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
+    def deps(self) -> CreationDeps:
+        return CreationDeps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
 
     def run(self, *arguments: str) -> Result:
         """Run one command."""

@@ -112,6 +112,7 @@ def lab(pubsub_emulator: str, patched: pytest.MonkeyPatch) -> Iterator[Lab]:
     core_services.bus.cache_clear()
     lab = Lab(project, pubsub.PubSub(pubsub_emulator, project), core_services.bus())  # type: ignore[arg-type]  # it is one
     patched.setattr(core_services, "deps", lambda: lab.published_world.deps)
+    patched.setattr(core_services, "creation_deps", lambda: lab.published_world.deps)
     patched.setattr(intake_deps, "intake_deps", lambda: lab.published_world.deps)
     patched.setattr(fleet, "fleet_deps", lambda: lab.published_world.fleet_deps)
     patched.setattr(objects, "objects", lambda: lab.objects)

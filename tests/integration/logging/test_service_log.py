@@ -20,7 +20,7 @@ from trainmaster.core.reporting.job_log import ServiceLine, Severity, task_base
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import submit
 from trainmaster.flows.commit import readiness
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.gcp.job_log import CloudJobLog
 from trainmaster.memory.job_log import MemoryJobLog
 from trainmaster.presentation.log_reader import parse_entry
@@ -37,7 +37,7 @@ class LoggedWorld(World):
         self.log = job_log or MemoryJobLog()
 
     @property
-    def deps(self) -> Deps:
+    def deps(self) -> CreationDeps:
         return replace(super().deps, job_log=self.log)
 
     def messages(self) -> list[str]:

@@ -17,7 +17,8 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision, vm_ready
-from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.commit.record import record
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning import orphans
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.gcp.fleets import Fleets
@@ -33,7 +34,9 @@ class Plane:
 
     def __init__(self, fleet: Fleet) -> None:
         self.store = MemoryStore()
-        self.deps = Deps(self.store, MemoryBus(), clock=lambda: datetime.now(UTC), sleep=lambda _: time.sleep(0.05))
+        self.deps = CreationDeps(
+            self.store, MemoryBus(), clock=lambda: datetime.now(UTC), sleep=lambda _: time.sleep(0.05)
+        )
         self.fleet = fleet
         agent = {"startup-script": "sleep 600"}
         self.fleet_deps = FleetDeps(self.fleet, FixedAddresses(), PROJECT, agent, run_in_sequence)

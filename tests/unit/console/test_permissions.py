@@ -11,10 +11,8 @@ import pytest
 from tests.support.serving import serving
 from trainmaster.console.actions import Action
 from trainmaster.errors import PermanentError
-from trainmaster.gcp import clients
-from trainmaster.gcp.rest_api import RestApi
-from trainmaster.gcp.tools import own_permissions
-from trainmaster.gcp.tools.own_permissions import (
+from trainmaster.gcp import clients, own_permissions
+from trainmaster.gcp.own_permissions import (
     PROJECTS,
     PUBSUB,
     STATE,
@@ -22,6 +20,7 @@ from trainmaster.gcp.tools.own_permissions import (
     missing_state_permissions,
     query_permissions,
 )
+from trainmaster.gcp.rest_api import RestApi
 from trainmaster.settings import settings
 from trainmaster.wiring import console as wiring
 

@@ -12,7 +12,7 @@ from tests.support.world import World
 from trainmaster.core.intake.job_files import UploadedObject
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit, upload
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 
@@ -30,7 +30,7 @@ class Installation:
         self.world = World(objects=self.objects)
 
     @property
-    def deps(self) -> Deps:
+    def deps(self) -> CreationDeps:
         return self.world.deps
 
     def put(self, uri: str, content: bytes = b"code") -> int:

@@ -16,7 +16,8 @@ from trainmaster.core.events import TrialEnded, TrialSuggested, TuningEnded
 from trainmaster.core.model.tuning import TrialState, Tuning
 from trainmaster.errors import PermanentError
 from trainmaster.flows import provision, tune
-from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.commit.record import record
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.messaging import internal_requests, topics
@@ -82,10 +83,10 @@ class CrashingStudy(Study):
         self._calls_left = [self.dies_after]
 
     @property
-    def deps(self) -> Deps:
+    def deps(self) -> CreationDeps:
         deps = super().deps
         store, bus = CountdownPort(self.store, self._calls_left), CountdownPort(self.bus, self._calls_left)
-        return Deps(cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep, limits=self.limits)
+        return CreationDeps(cast("Store", store), cast("Bus", bus), deps.clock, deps.sleep, limits=self.limits)
 
     def trial(self, number: int) -> World:
         trial = super().trial(number)

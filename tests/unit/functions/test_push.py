@@ -38,6 +38,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.delenv("TRAINMASTER_WORKER_SERVICE_ACCOUNT", raising=False)
     settings.cache_clear()
     monkeypatch.setattr(core_services, "deps", lambda: world.deps)
+    monkeypatch.setattr(core_services, "creation_deps", lambda: world.deps)
     monkeypatch.setattr(intake_deps, "intake_deps", lambda: world.deps)
     monkeypatch.setattr(core_services, "bus", lambda: world.bus)
     return world

@@ -10,7 +10,8 @@ A plan never changes. A later change of settings therefore has no effect on a jo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -252,6 +253,15 @@ class Plan:
         """Return the packages that pip adds to the image on the VMs of this role."""
         has_gpus = self.group(task_type).accelerator is not None
         return self.gpu_packages if has_gpus and self.gpu_packages else self.packages
+
+    def with_package_uris(self, replacements: Mapping[str, str]) -> Plan:
+        """Return the plan with these packages replaced, in the program of the job and in those of its roles."""
+
+        def replaced(program: Program) -> Program:
+            return replace(program, package_uris=tuple(replacements.get(uri, uri) for uri in program.package_uris))
+
+        groups = (replace(group, program=replaced(group.program)) if group.program else group for group in self.groups)
+        return replace(self, program=replaced(self.program), groups=tuple(groups))
 
     def program_of(self, task_type: TaskType) -> Program:
         """Return the program that this role runs."""

@@ -12,10 +12,10 @@ from trainmaster.core.model.replica import replica_key
 from trainmaster.core.rules.attribution import may_be_explained, start_of
 from trainmaster.core.rules.judge import judge
 from trainmaster.errors import PermanentError
-from trainmaster.ports import Loaded, Store
+from trainmaster.ports import Loaded, States
 
 
-def decide(event: Event, now: datetime, store: Store, known: Loaded | None) -> tuple[Loaded | None, Decision]:
+def decide(event: Event, now: datetime, store: States, known: Loaded | None) -> tuple[Loaded | None, Decision]:
     """Load what the event reads, and judge it. A change of the whole attempt is judged again with all of it.
 
     `known`: what the event reads, if it was read a moment ago. Raises PermanentError if the event's job does not exist.
@@ -31,7 +31,7 @@ def decide(event: Event, now: datetime, store: Store, known: Loaded | None) -> t
 
 
 def _read_lost_peers(
-    loaded: Loaded, decision: Decision, event: ReplicaExited, now: datetime, store: Store
+    loaded: Loaded, decision: Decision, event: ReplicaExited, now: datetime, store: States
 ) -> tuple[Loaded, Decision]:
     """Read lost peers of the replica until one of them explains its exit, and return the decision with them.
 
@@ -51,7 +51,7 @@ def _read_lost_peers(
     return replace(loaded, state=state), decision
 
 
-def _load(job_id: str, reads: Reads, store: Store, known: Loaded | None) -> Loaded | None:
+def _load(job_id: str, reads: Reads, store: States, known: Loaded | None) -> Loaded | None:
     if reads.whole_attempt:
         loaded = store.load_attempt(job_id)
     else:
@@ -65,7 +65,7 @@ def _load(job_id: str, reads: Reads, store: Store, known: Loaded | None) -> Load
     return loaded
 
 
-def _load_current_attempt(loaded: Loaded | None, job_id: str, reads: Reads, store: Store) -> Loaded | None:
+def _load_current_attempt(loaded: Loaded | None, job_id: str, reads: Reads, store: States) -> Loaded | None:
     """Load the replica of the current attempt. The job may be rerun between two reads, so this may take several."""
     attempt = reads.attempt
     while loaded is not None and loaded.state.job.attempt > attempt:
@@ -74,7 +74,7 @@ def _load_current_attempt(loaded: Loaded | None, job_id: str, reads: Reads, stor
     return loaded
 
 
-def _with_primary(loaded: Loaded, store: Store) -> Loaded:
+def _with_primary(loaded: Loaded, store: States) -> Loaded:
     """Return what was loaded and the primary.
 
     The primary is read after the replica and is not part of the commit. This is safe because an outdated completion

@@ -16,7 +16,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.errors import TemporaryError
 from trainmaster.messaging import topics
 from trainmaster.messaging.job_state import encode_job_state, job_state_attributes, job_state_message
-from trainmaster.ports import Bus, Clock, Store
+from trainmaster.ports import Bus, Clock, Ledgers, States, Store
 
 OPEN_MIN: Final = timedelta(seconds=60)
 """Age at which the sweep publishes a notification. A younger one is probably being published by its own event."""
@@ -66,7 +66,7 @@ def publish_open(bus: Bus, store: Store, clock: Clock) -> None:
             return
 
 
-def _drop(entry: LedgerEntry, store: Store, now: datetime) -> None:
+def _drop(entry: LedgerEntry, store: Ledgers, now: datetime) -> None:
     _log.warning("a notification is too old: %s", entry.at, extra={"job_id": entry.job_id, "event": entry.key})
     try:
         store.confirm_notification(entry.job_id, entry.key, now)
@@ -74,7 +74,7 @@ def _drop(entry: LedgerEntry, store: Store, now: datetime) -> None:
         _log.warning("it is left to the next sweep: %s", error)
 
 
-def _job_of(entry: LedgerEntry, store: Store) -> Job | None:
+def _job_of(entry: LedgerEntry, store: States) -> Job | None:
     """Return the entry's job. None: it was removed from the database by hand, so there is nothing to report."""
     action = entry.decision.action
     if isinstance(action, AcceptJob):

@@ -21,7 +21,6 @@ from typing import Final
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import Event
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.tuning import tuning_job_id
@@ -32,17 +31,7 @@ from trainmaster.errors import ConflictError, TemporaryError
 from trainmaster.flows.commit.decide import decide
 from trainmaster.flows.commit.notify import notify
 from trainmaster.messaging import internal_requests, topics
-from trainmaster.ports import (
-    AdmissionToken,
-    AlreadyRecordedError,
-    Bus,
-    Clock,
-    JobLog,
-    Loaded,
-    Objects,
-    Resources,
-    Store,
-)
+from trainmaster.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Ledgers, Loaded, Store
 
 TRIES: Final = 12
 """Conflicts before the message is left to its redelivery. With 16 writers on one document the slowest needed 9."""
@@ -68,18 +57,6 @@ class Deps:
     """Where the service's lines are written; None: nowhere."""
     limits: Limits = field(default_factory=dict)
     """The limits of all jobs together."""
-    allowed: AllowedResources = field(default_factory=AllowedResources)
-    """Resources that every job may name."""
-    objects: Callable[[], Objects] | None = None
-    """Builds the port that looks up packages when a job is accepted; None: no look-up, which is for tests."""
-    resources: Callable[[], Resources] | None = None
-    """Builds the port that looks up a job's account, images and secrets; None: no look-up."""
-    algorithms: str = ""
-    """Address of the package of the built-in algorithms; empty: there is none."""
-    messages_per_minute: int = 0
-    """Most jobs created by messages and uploads within a minute; 0: no limit."""
-    regions: tuple[str, ...] = ()
-    """Regions in which the installation's network has a subnetwork; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +168,7 @@ def _ledger_entry(event: Event, decision: Decision, state: State | None, change:
     )
 
 
-def _recorded_before(event: Event, job: Job | None, store: Store) -> Recorded:
+def _recorded_before(event: Event, job: Job | None, store: Ledgers) -> Recorded:
     entry = store.entry(event.job_id, event.key)
     if entry is None:
         raise ConflictError(f"{event.job_id}: ledger entry {event.key} exists and cannot be read")

@@ -11,7 +11,6 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from trainmaster.core.model.package_uri import BUILT_IN, with_hash
-from trainmaster.core.model.plan import Plan, Program
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
 
 SETTING: Final = "TRAINMASTER_ALGORITHMS"
@@ -29,13 +28,5 @@ def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
         problem = f"is {spec.plan.algorithm.name}, and this installation has no package of built-in algorithms"
         example = f"apply infra/ of this release again, which stores it and sets {SETTING}"
         raise InvalidJob((Problem("trainmaster.algorithm", problem, example),))
-    return replace(spec, plan=_with_package(spec.plan, with_hash(uri, PurePosixPath(uri).parent.name)))
-
-
-def _with_package(plan: Plan, uri: str) -> Plan:
-    def with_uri(program: Program) -> Program:
-        uris = (uri if package == BUILT_IN else package for package in program.package_uris)
-        return replace(program, package_uris=tuple(uris))
-
-    groups = (replace(group, program=with_uri(group.program)) if group.program else group for group in plan.groups)
-    return replace(plan, program=with_uri(plan.program), groups=tuple(groups))
+    package = with_hash(uri, PurePosixPath(uri).parent.name)
+    return replace(spec, plan=spec.plan.with_package_uris({BUILT_IN: package}))

@@ -19,11 +19,12 @@ from trainmaster.core.rules.admission_queue import limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.core.timeouts import STOCKOUT_MEMORY
-from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.algorithm_package import with_algorithm_package
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
-from trainmaster.ports import Store
+from trainmaster.ports import Incidents, JobQueries, States
 
 RESUMED_JOB_FIELDS: Final = {
     Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
@@ -56,7 +57,7 @@ def create_job(
     document: Mapping[str, object],
     submission: str,
     now: datetime,
-    deps: Deps,
+    deps: CreationDeps,
     *,
     authorize: Callable[[AcceptedSpec], None],
     origin: Origin = MESSAGE,
@@ -105,14 +106,14 @@ def check_allowed(spec: AcceptedSpec, allowed: AllowedResources) -> None:
         raise InvalidJob(problems)
 
 
-def _check_vm_names(job: Job, store: Store) -> None:
+def _check_vm_names(job: Job, store: JobQueries) -> None:
     """Raise InvalidJob if the job's VMs would have the names of another job's: each could act for the other."""
     owner = store.job_of_vm(vm_name(job.job_id, job.plan.primary))
     if owner not in (None, job.job_id):
         raise InvalidJob((Problem("jobId", f"gives its VMs the names of the VMs of {owner}", f"{job.job_id}_2"),))
 
 
-def _with_resources(spec: AcceptedSpec, deps: Deps) -> AcceptedSpec:
+def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
     """Return the spec with its packages pinned and with notes about its resources. Raises InvalidJob for missing ones.
 
     A repeated submission is returned unchanged if something is missing: it may have been deleted since the first one.
@@ -154,7 +155,7 @@ def new_job(spec: AcceptedSpec, submission: str, now: datetime, origin: Origin =
     )
 
 
-def with_zone_order(job: Job, now: datetime, store: Store) -> JobSubmitted:
+def with_zone_order(job: Job, now: datetime, store: Incidents) -> JobSubmitted:
     """Return the submission of the job, with zones that had a recent stockout moved to the end of its plan.
 
     The order goes into the ledger with the job, so that a replay does not depend on the stockouts.
@@ -164,7 +165,7 @@ def with_zone_order(job: Job, now: datetime, store: Store) -> JobSubmitted:
     return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
 
 
-def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: Store) -> Tuning:
+def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: States) -> Tuning:
     """Add the results of the tuning job that this one resumes, if any. Raises InvalidJob if that is impossible."""
     if tuning.resumes is None:
         return tuning

@@ -47,20 +47,12 @@ def with_generations(spec: AcceptedSpec, objects: Callable[[], Objects] | None) 
         pinned[uri] = with_generation(uri, generation)
     if problems:
         raise InvalidJob(problems)
-    return replace(spec, plan=_with_uris(spec.plan, pinned))
+    return replace(spec, plan=spec.plan.with_package_uris(pinned))
 
 
 def programs_of(plan: Plan) -> list[Program]:
     """Return the program of the job, and those of its roles that have their own."""
     return [plan.program, *(group.program for group in plan.groups if group.program)]
-
-
-def _with_uris(plan: Plan, pinned: dict[str, str]) -> Plan:
-    def pin(program: Program) -> Program:
-        return replace(program, package_uris=tuple(pinned.get(uri, uri) for uri in program.package_uris))
-
-    groups = (replace(group, program=pin(group.program)) if group.program else group for group in plan.groups)
-    return replace(plan, program=pin(plan.program), groups=tuple(groups))
 
 
 def _problem(spec: AcceptedSpec, uri: str, text: str) -> Problem:

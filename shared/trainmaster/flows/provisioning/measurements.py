@@ -23,7 +23,7 @@ from trainmaster.core.rules.early_stopping import new_measurements, trials_to_me
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.messaging.reported_metric import decode_reported_metric
-from trainmaster.ports import Fleet, Store
+from trainmaster.ports import Fleet, States
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def record_measurements(
         record(TrialsMeasured(tuning_job.job_id, tuning.rounds_measured + 1, changed, now), deps)
 
 
-def _read(number: int, tuning_job_id: str, fleet: Fleet, store: Store, reports: dict[int, TrialReport]) -> None:
+def _read(number: int, tuning_job_id: str, fleet: Fleet, store: States, reports: dict[int, TrialReport]) -> None:
     """Add what the trial's program has reported to `reports`. After a rate limit, a later reconciliation adds it."""
     primary = _primary_vm(trial_id(tuning_job_id, number), store)
     if primary is None:
@@ -63,7 +63,7 @@ def _read(number: int, tuning_job_id: str, fleet: Fleet, store: Store, reports: 
         reports[number] = TrialReport(number, metric.measurements)
 
 
-def _primary_vm(job_id: str, store: Store) -> tuple[Vm, int] | None:
+def _primary_vm(job_id: str, store: States) -> tuple[Vm, int] | None:
     """Return the VM of the trial's primary and its attempt; None if its program is not running on a VM.
 
     The VM is not listed: its name, zone and id are stored, and no other field is needed to read from it.

@@ -24,7 +24,7 @@ from trainmaster.core.model.vm import LabelledVm, VmStatus
 from trainmaster.core.model.vm_names import job_hash_in, job_label
 from trainmaster.flows.commit.record import Deps
 from trainmaster.messaging import internal_requests, topics
-from trainmaster.ports import Fleet, Orphan, Store
+from trainmaster.ports import Fleet, Incidents, JobQueries, Orphan, Store
 
 ORPHAN_GRACE_S: Final = 60.0
 """Time from the report to the deletion: one sweep interval. Two searches must agree before a VM is deleted, and
@@ -84,7 +84,7 @@ def handle(
 
 
 def _find_ownerless(
-    listed: Iterable[LabelledVm], live_job_ids: Iterable[str], store: Store
+    listed: Iterable[LabelledVm], live_job_ids: Iterable[str], store: JobQueries
 ) -> tuple[Counter[str], list[LabelledVm]]:
     """Return how many VMs each ended job still has, and the VMs without a job.
 
@@ -111,7 +111,7 @@ def _find_ownerless(
     return vms_of_ended_jobs, ownerless
 
 
-def _find_owner(labelled_vm: LabelledVm, store: Store) -> str | None:
+def _find_owner(labelled_vm: LabelledVm, store: JobQueries) -> str | None:
     """Return the id of the job that has both this VM's name and its label."""
     job_id = store.job_of_vm(labelled_vm.vm.name)
     return job_id if job_id is not None and job_label(job_id) == labelled_vm.label else None
@@ -122,7 +122,7 @@ def _is_old(labelled_vm: LabelledVm, now: datetime, times: OrphanTimes) -> bool:
     return created_at is not None and now - created_at >= timedelta(seconds=times.age_min_s)
 
 
-def _report(labelled_vm: LabelledVm, now: datetime, store: Store) -> None:
+def _report(labelled_vm: LabelledVm, now: datetime, store: Incidents) -> None:
     vm = labelled_vm.vm
     store.report_orphan(Orphan(vm.instance_id, vm.name, vm.zone, labelled_vm.label, now))
     _log.warning(

@@ -12,6 +12,8 @@ from trainmaster.core.model.exit_policy import Preset
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
 from trainmaster.jobspec.formats.scalars import WHOLE_NUMBER, Boolean, OptionalString, String, duration, one_of
 
+CONVERTED_FROM: Final = "convertedFrom"
+"""Field of `trainmaster` that only converted manifests have."""
 STALL_S_MIN: Final = 60
 """Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a minute."""
 

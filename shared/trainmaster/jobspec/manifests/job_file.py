@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trainmaster.core.model.label_rules import LABEL_KEY, LABEL_VALUE, OWN_LABEL_PREFIX
-from trainmaster.jobspec.job_document import CONVERTED_FROM
+from trainmaster.jobspec.formats.extension import CONVERTED_FROM
 from trainmaster.jobspec.manifests.environment import Names
 from trainmaster.jobspec.manifests.findings import Findings
 from trainmaster.jobspec.manifests.pod_fields import Metadata

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision, replica_exit, submit, sweep, vm_ready
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.memory.bus import MemoryBus
@@ -76,11 +76,11 @@ def provision_request(job_id: str) -> Message:
     return topics.PROVISION, internal_requests.encode_provision(internal_requests.ProvisionRequest(job_id)).decode()
 
 
-def _deps(node: Node, bus: MemoryBus, intercept: Intercept) -> Deps:
+def _deps(node: Node, bus: MemoryBus, intercept: Intercept) -> CreationDeps:
     node.ticks += 1
     now = START + timedelta(seconds=node.ticks)
     store = cast("Store", InterceptedPort(node.store, intercept))
-    return Deps(store, cast("Bus", InterceptedPort(bus, intercept)), clock=lambda: now, sleep=lambda _: None)
+    return CreationDeps(store, cast("Bus", InterceptedPort(bus, intercept)), clock=lambda: now, sleep=lambda _: None)
 
 
 def _collect(node: Node, bus: MemoryBus) -> None:

@@ -29,7 +29,7 @@ from trainmaster.flows import (
     user_requests,
     vm_ready,
 )
-from trainmaster.flows.commit.record import Deps
+from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
@@ -86,7 +86,7 @@ class Functions:
     _instances_max: int = field(init=False)
     _store: MemoryStore | SplitReads = field(init=False)
     """The store as functions read it."""
-    _handlers: dict[str, Callable[[Message, Deps], object]] = field(init=False)
+    _handlers: dict[str, Callable[[Message, CreationDeps], object]] = field(init=False)
 
     def __post_init__(self) -> None:
         faults = self.context.faults
@@ -151,10 +151,10 @@ class Functions:
     def sleep(self, seconds: float) -> None:
         self.context.scheduler.run_until(self.context.now + seconds)
 
-    def _deps(self) -> Deps:
+    def _deps(self) -> CreationDeps:
         skew_s = self.context.faults.skew_s
         skew_s = self.context.between(-skew_s, skew_s) if skew_s else 0.0
-        return Deps(
+        return CreationDeps(
             cast("Store", InterceptedPort(self._store, partial(self._intercept, queue_read=QueueRead()))),
             cast("Bus", InterceptedPort(self.bus, self._intercept)),
             clock=lambda: self.context.scheduler.clock(skew_s),

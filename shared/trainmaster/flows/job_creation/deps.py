@@ -1,0 +1,28 @@
+"""What the flows that create jobs use, besides the dependencies of every flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.flows.commit.record import Deps
+from trainmaster.ports import Objects, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class CreationDeps(Deps):
+    """The ports and settings of job creation."""
+
+    allowed: AllowedResources = field(default_factory=AllowedResources)
+    """Resources that every job may name."""
+    objects: Callable[[], Objects] | None = None
+    """Builds the port that looks up packages when a job is accepted; None: no look-up, as for trials."""
+    resources: Callable[[], Resources] | None = None
+    """Builds the port that looks up a job's account, images and secrets; None: no look-up."""
+    algorithms: str = ""
+    """Address of the package of the built-in algorithms; empty: there is none."""
+    messages_per_minute: int = 0
+    """Most jobs created by messages and uploads within a minute; 0: no limit."""
+    regions: tuple[str, ...] = ()
+    """Regions in which the installation's network has a subnetwork; empty: not known."""
