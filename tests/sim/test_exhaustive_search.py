@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.exhaustive_search.node import Allowance, SearchResult
+from tests.support.exhaustive_search.search import Search
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm import Vm
@@ -15,8 +17,6 @@ from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Delete, Step
 from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.scenarios.generator import JOB_ID, training_job
-from trainmaster.simulator.search.exhaustive_search import Search
-from trainmaster.simulator.search.node import Allowance, SearchResult
 
 
 @pytest.fixture(autouse=True)

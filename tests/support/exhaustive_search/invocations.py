@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
+from tests.support.exhaustive_search.node import Message, Node
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision, replica_exit, submit, sweep, vm_ready
 from trainmaster.flows.job_creation.deps import CreationDeps
@@ -14,7 +15,6 @@ from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.messaging import agent_messages, internal_requests, topics
 from trainmaster.ports import Bus, Fleet, Store
-from trainmaster.simulator.search.node import Message, Node
 from trainmaster.simulator.world.function_ports import (
     FunctionCrashed,
     InterceptedPort,

@@ -18,17 +18,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from trainmaster.core.actions import ReactivateReplica
-from trainmaster.core.ledger import replay
-from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX
-from trainmaster.core.model.vm import DirectiveAction, Vm, VmStatus
-from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import topics
-from trainmaster.simulator.invariants.violation import ViolationError
-from trainmaster.simulator.search.canonical_state import canonical_digest
-from trainmaster.simulator.search.invocations import deliver, provision_request, run_sweep
-from trainmaster.simulator.search.node import (
+from tests.support.exhaustive_search.canonical_state import canonical_digest
+from tests.support.exhaustive_search.invocations import deliver, provision_request, run_sweep
+from tests.support.exhaustive_search.node import (
     COMPLETED,
     EXITS,
     Action,
@@ -39,6 +31,14 @@ from trainmaster.simulator.search.node import (
     Node,
     SearchResult,
 )
+from trainmaster.core.actions import ReactivateReplica
+from trainmaster.core.ledger import replay
+from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX
+from trainmaster.core.model.vm import DirectiveAction, Vm, VmStatus
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import topics
+from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.world.scheduler import START
 
 MESSAGES_PER_SWEEP_MAX: Final = 10
