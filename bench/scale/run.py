@@ -4,18 +4,46 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
+from bench.control_plane import NameAddresses
 from bench.jobs import job_spec
-from bench.scale.cloud import START
-from bench.scale.installation import Installation
+from bench.scale.bus import Request, ScaleBus, TimedStore
+from bench.scale.cloud import START, Cloud
+from bench.scale.fleet import ScaleFleet
 from bench.scale.scenario import MINUTE, Scenario, Usage
 from trainmaster.core.model.job import JobState
-from trainmaster.flows import submit, sweep
+from trainmaster.flows import provision, submit, sweep
+from trainmaster.flows.job_creation.deps import CreationDeps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.memory.store import MemoryStore
+from trainmaster.ports import Bus, Fleet, Store
 
 TRAINING_S: Final = 1800.0
 ARRIVAL_S: Final = 600.0
+
+
+class Installation:
+    """One installation: the stored state, the VMs, and what the flows need."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.cloud = Cloud(scenario)
+        self.store = MemoryStore()
+        self.deps = CreationDeps(
+            cast("Store", TimedStore(self.store, self.cloud)),
+            cast("Bus", ScaleBus(self.cloud, self._provision)),
+            clock=self.cloud.clock,
+            sleep=self.cloud.spend,
+        )
+        self.fleet = ScaleFleet(self.cloud, self.deps)
+        self._fleet_deps = FleetDeps(
+            cast("Fleet", self.fleet), NameAddresses(), "my-project", {"startup-script": "#!"}, self.cloud.run_in_waves
+        )
+
+    def _provision(self, request: Request, published_at: datetime) -> None:
+        provision.handle(request, self._fleet_deps, self.deps, published_at)
 
 
 def run(scenario: Scenario) -> Usage:

@@ -35,9 +35,7 @@ from trainmaster_emulators.machines.properties import Properties, parse_labels, 
 from trainmaster_emulators.machines.vm_metadata import Project
 from trainmaster_emulators.machines.vm_power import VmPower
 from trainmaster_emulators.machines.vm_transitions import SystemEventSink, Timing, discard_system_event
-from trainmaster_emulators.realism.call_quota import CallQuota
-from trainmaster_emulators.realism.list_lag import ListLag
-from trainmaster_emulators.realism.profile import Profile
+from trainmaster_emulators.realism.profile import CallQuota, ListLag, Profile
 
 RUN_DURATION_S_MIN: Final = 30.0
 """Source: https://cloud.google.com/compute/docs/instances/limit-vm-runtime."""

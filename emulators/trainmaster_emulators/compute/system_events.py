@@ -21,7 +21,7 @@ from trainmaster_emulators.machines.api_errors import Json
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.operations import Operation
 from trainmaster_emulators.process.loopback import CallError
-from trainmaster_emulators.realism.spans import Span
+from trainmaster_emulators.realism.profile import Span
 from trainmaster_emulators.services.pubsub import PubSub
 
 PRINCIPAL: Final = "system@google.com"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from trainmaster_emulators.machines.api_errors import ApiError, not_found
 from trainmaster_emulators.machines.catalog import Catalog
 from trainmaster_emulators.machines.instances import Instance
-from trainmaster_emulators.realism.list_lag import ListLag
+from trainmaster_emulators.realism.profile import ListLag
 
 
 class InstanceRegistry:

@@ -16,7 +16,7 @@ from trainmaster_emulators.machines.instance_registry import InstanceRegistry
 from trainmaster_emulators.machines.instances import Instance, Status
 from trainmaster_emulators.machines.operations import Operation
 from trainmaster_emulators.machines.vm_power import BootEvent, VmPower
-from trainmaster_emulators.realism.spans import Span
+from trainmaster_emulators.realism.profile import Span
 
 
 @dataclass(frozen=True, slots=True)

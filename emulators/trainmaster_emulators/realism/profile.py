@@ -1,4 +1,4 @@
-"""The figures of a realistic local stack, with their sources.
+"""The figures of a realistic local stack, with their sources, and the quota and the delay that they parametrise.
 
 `time_scale` shortens all durations for tests: 0.1 makes a minute last six seconds. Times that real programs need, such
 as the notice of a preemption and the time to shut down, are never scaled.
@@ -6,10 +6,27 @@ as the notice of a preemption and the time to shut down, are never scaled.
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from random import Random
 from typing import Final
 
-from trainmaster_emulators.realism.spans import Span
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A duration between two bounds, in seconds."""
+
+    low_s: float
+    high_s: float
+
+    def draw(self, random: Random) -> float:
+        return random.uniform(self.low_s, self.high_s)
+
+    def scaled(self, factor: float) -> Span:
+        return Span(self.low_s * factor, self.high_s * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +87,43 @@ GOOGLE_CLOUD: Final = Profile(
     tpu_stockouts=0.2,
     late_failures=0.05,
 )
+
+
+class CallQuota:
+    """Counts the calls of each group within a minute, as Compute Engine does. Thread-safe.
+
+    Minutes begin with those of the clock, not with the first call. The quota of one minute may therefore be used up in
+    its last second, and the quota of the next minute one second later. Source: "Compute Engine rate quotas", "refilled
+    every 60 seconds".
+    """
+
+    def __init__(self, per_minute: int, minute_s: float, clock: Callable[[], float]) -> None:
+        self._per_minute, self._minute_s, self._clock = per_minute, minute_s, clock
+        self._lock = threading.Lock()
+        self._minute = -1
+        self._calls: Counter[str] = Counter()
+
+    def admits(self, group: str) -> bool:
+        """Count a call. Return False if the quota of its group is used up for this minute."""
+        minute = int(self._clock() // self._minute_s)
+        with self._lock:
+            if minute != self._minute:
+                self._minute = minute
+                self._calls.clear()
+            self._calls[group] += 1
+            return self._calls[group] <= self._per_minute
+
+
+@dataclass(frozen=True, slots=True)
+class ListLag:
+    """The delay after which lists show a new resource, one for each.
+
+    A resource that a list has shown therefore never disappears from later lists.
+    """
+
+    span: Span
+
+    def hides(self, number: int, created_at: datetime, now: datetime) -> bool:
+        """Return whether lists do not yet contain the resource with this numeric id."""
+        delay = timedelta(seconds=self.span.draw(Random(number)))  # noqa: S311 - a duration, not a secret
+        return now < created_at + delay

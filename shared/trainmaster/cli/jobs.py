@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from trainmaster.cli.command_table import JOB_COMMANDS
-from trainmaster.cli.idle_gpus import idle_gpus_of
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
 from trainmaster.cli.lazy import LazyGroup
@@ -18,9 +17,10 @@ from trainmaster.cli.output import Format, complain, print_json, print_table, sa
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.reporting.history import read_history
 from trainmaster.cost.report import CostReport, CostSources, cost_report
-from trainmaster.errors import PermanentError
+from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobPosition, Store
+from trainmaster.ports.metrics import MetricsDeniedError
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
@@ -170,3 +170,20 @@ def read_report(store: Store, job_id: str) -> CostReport | None:
 def _usage_of(job: Job) -> Usage:
     """Return what the job has used until now."""
     return usage(job, datetime.now(UTC), settings().ml_unit_price)
+
+
+def idle_gpus_of(job: Job) -> str:
+    """Return a sentence about idle GPUs; empty if there are none.
+
+    If metrics cannot be read, report that on standard error and return an empty text.
+    """
+    if job.state is not JobState.RUNNING or not any(group.accelerator for group in job.plan.groups):
+        return ""
+    from trainmaster.presentation.utilization import read_idle_gpus
+    from trainmaster.wiring.metrics import metric_reader
+
+    try:
+        return read_idle_gpus(metric_reader(), job, datetime.now(UTC))
+    except (MetricsDeniedError, TemporaryError) as error:
+        complain(f"Cannot find out whether the job's GPUs are idle: {error}")
+        return ""

@@ -15,13 +15,13 @@ from typing import Final
 
 from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedObject
 from trainmaster.core.rules.messages import JOB_EXISTS
-from trainmaster.flows.job_creation.algorithm_package import with_algorithm_package
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.intake import (
     check_allowed,
     region_problem,
     resume_previous_tuning,
 )
+from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import (
     InvalidJob,

@@ -23,8 +23,7 @@ from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
 from trainmaster.jobspec.fields.environment_variables import resolve_common_variables
 from trainmaster.jobspec.fields.exit_policy import resolve_exit_policy
-from trainmaster.jobspec.fields.extension_fields import check_boot_image, check_extension
-from trainmaster.jobspec.fields.gang import check_gang
+from trainmaster.jobspec.fields.extension_fields import check_boot_image, check_extension, check_gang
 from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
@@ -33,9 +32,8 @@ from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, S
 from trainmaster.jobspec.formats.unsupported import check_supported
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
-from trainmaster.jobspec.machines.algorithm_machines import check_algorithm_machines, gpu_runtime
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
-from trainmaster.jobspec.machines.task_groups import resolve_task_groups
+from trainmaster.jobspec.machines.task_groups import check_algorithm_machines, gpu_runtime, resolve_task_groups
 from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
 from trainmaster.jobspec.reading.json_limits import copy_as_json

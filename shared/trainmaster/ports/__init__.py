@@ -4,7 +4,6 @@ Each Protocol's docstring is a contract. Its adapters are in `trainmaster.gcp` (
 `trainmaster.memory` (one process, no network); both pass the same contract tests.
 """
 
-from trainmaster.ports.access import Access, CallersProjectError, UnknownTokenError
 from trainmaster.ports.fleet import (
     AddressBook,
     Created,
@@ -13,10 +12,21 @@ from trainmaster.ports.fleet import (
     NotCreated,
     Pending,
 )
-from trainmaster.ports.identity import Claims, IdentityError, Tokens
 from trainmaster.ports.objects import BucketForbiddenError, CreatedObject, ObjectForbiddenError, Objects, ObjectTimes
-from trainmaster.ports.resources import Existence, Resources
-from trainmaster.ports.services import Bus, Clock, JobLog, Suggester
+from trainmaster.ports.services import (
+    Access,
+    Bus,
+    CallersProjectError,
+    Claims,
+    Clock,
+    Existence,
+    IdentityError,
+    JobLog,
+    Resources,
+    Suggester,
+    Tokens,
+    UnknownTokenError,
+)
 from trainmaster.ports.store import LOST_PEERS_PAGE, Incidents, JobQueries, Leases, Ledgers, States, Store
 from trainmaster.ports.store_values import (
     AdmissionToken,

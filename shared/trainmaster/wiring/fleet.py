@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
@@ -14,8 +15,8 @@ from trainmaster.gcp.fleets import Fleets
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import AddressBook, Fleet
 from trainmaster.settings import Addressing, settings
-from trainmaster.wiring.agent_files import agent_files
 
+_AGENT: Final = Path(__file__).parents[1] / "agent"
 THREADS: Final = 24
 METRICS_OFF: Final = "off"
 
@@ -63,3 +64,18 @@ def addresses() -> AddressBook:
     if values.addressing is Addressing.EMULATOR:
         return EmulatorAddresses(values.compute_endpoint)
     return DnsAddresses(values.project)
+
+
+@cache
+def agent_files(uri: str) -> dict[str, str]:
+    """Return metadata values by key; they are the same for all VMs.
+
+    `uri` is the agent's address in Cloud Storage, `gs://BUCKET/agent/SHA256.zip`. Raises ValueError if there is none.
+    """
+    if not uri:
+        raise ValueError("TRAINMASTER_AGENT is not set: set it to the URI of the agent in Cloud Storage")
+    return {
+        "startup-script": (_AGENT / "startup.sh").read_text(encoding="utf-8"),
+        "shutdown-script": (_AGENT / "shutdown.sh").read_text(encoding="utf-8"),
+        "trainmaster-agent": uri,
+    }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.ports import Objects, Resources
+from trainmaster.settings import settings
 from trainmaster.wiring import core_services
 
 
 def intake_deps() -> CreationDeps:
-    return replace(core_services.creation_deps(), objects=_objects, resources=_resources)
+    return replace(core_services.creation_deps(), objects=_objects, resources=resources)
 
 
 def _objects() -> Objects:
@@ -19,7 +21,11 @@ def _objects() -> Objects:
     return objects()
 
 
-def _resources() -> Resources:
-    from trainmaster.wiring.resources import resources
+@cache
+def resources() -> Resources:
+    """Return the control plane of Google Cloud."""
+    from trainmaster.gcp.resource_lookup import GOOGLE_ACCOUNTS, GoogleResources
 
-    return resources()
+    values = settings()
+    accounts = "" if values.iam_accounts_endpoint == GOOGLE_ACCOUNTS else values.iam_accounts_endpoint
+    return GoogleResources(values.project, accounts, values.secrets_endpoint, values.registry_endpoint)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.packaging.agent_archive import AGENT, agent_archive, agent_object, agent_uri
-from trainmaster.wiring.agent_files import agent_files
+from trainmaster.wiring.fleet import agent_files
 
 SCRIPTS = ["startup-script", "shutdown-script"]
 

@@ -21,9 +21,7 @@ from trainmaster_emulators.machines.vm_power import VmPower
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.process.state import StackConfig
-from trainmaster_emulators.realism.call_quota import CallQuota
-from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, Profile
-from trainmaster_emulators.realism.spans import Span
+from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, CallQuota, Profile, Span
 
 FAST = replace(GOOGLE_CLOUD, create=Span(0.3, 0.4), delete=Span(0.2, 0.3), late_failures=0.0, list_lag=Span(0, 0))
 ZONE = "us-central1-a"

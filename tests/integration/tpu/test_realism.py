@@ -13,8 +13,7 @@ from trainmaster_emulators.machines.vm_metadata import Project
 from trainmaster_emulators.machines.vm_power import VmPower
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.machines.vm_transitions import Timing
-from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, Profile
-from trainmaster_emulators.realism.spans import Span
+from trainmaster_emulators.realism.profile import GOOGLE_CLOUD, Profile, Span
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.hosts import SliceHosts
 from trainmaster_emulators.tpu.nodes import NodeState

@@ -22,8 +22,8 @@ from trainmaster.gcp.tools.inspection import Endpoints, Inspection
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.resources import MemoryResources
 from trainmaster.settings import Settings
+from trainmaster.wiring import intake_deps as resources_wiring
 from trainmaster.wiring import objects as objects_wiring
-from trainmaster.wiring import resources as resources_wiring
 
 
 class Project(Inspection):

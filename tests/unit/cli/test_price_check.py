@@ -10,7 +10,7 @@ import pytest
 from tests.support.jobs import a_plan
 from tests.unit.cost.price_lists import price_list
 from trainmaster.cli.doctor.findings import Finding, Status
-from trainmaster.cli.doctor.price_check import check_price
+from trainmaster.cli.doctor.job_checks import check_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 

@@ -25,7 +25,7 @@ from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.accept import SPEC_BYTES_MAX, AcceptedSpec, accept
 from trainmaster.packaging.agent_archive import agent_archive, agent_uri
-from trainmaster.wiring.agent_files import agent_files
+from trainmaster.wiring.fleet import agent_files
 
 PROJECT = "a-project-id-of-30-characters-"
 ZONE = "us-central1-a"

@@ -29,7 +29,7 @@ from trainmaster.jobspec import JOB_ID, InvalidJob, accept
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.presentation.log_reader import LogLine
-from trainmaster.wiring.agent_files import agent_files
+from trainmaster.wiring.fleet import agent_files
 
 TUNING_JOBS: Final = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
 METACHARACTERS: Final = ("$(touch pwned)", "`touch pwned`", "; touch pwned;", "a' || touch pwned #", 'a"\n#!/bin/sh\n')

@@ -7,8 +7,6 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainmaster.agent.model.number_ranges import expand, expand_cluster
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
@@ -124,7 +122,7 @@ class VmConfig:
             project=stored["project"],
             job_id=stored["job_id"],
             task_type=stored["task_type"],
-            vm_names=expand(stored["vm_names"]),
+            vm_names=expand_range(stored["vm_names"]),
             vm_generation=stored["vm_generation"],
             tf_config=tf_config,
             cluster_spec=cluster_spec,
@@ -198,3 +196,21 @@ def parse_directive(text: str) -> ReceivedDirective:
 def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:
     """Return whether `new` is later than `old`, so that facts about `old` no longer matter."""
     return old is None or new > old
+
+
+def expand_range(texts: Any) -> list[str]:
+    """Return the texts of a number range (docs/interfaces.md, section 3); a list is returned as it is.
+
+    Raises KeyError or TypeError for anything else.
+    """
+    if isinstance(texts, list):
+        return texts
+    first, count = int(texts["first"]), int(texts["count"])
+    return [f"{texts['head']}{number}{texts['tail']}" for number in range(first, first + count)]
+
+
+def expand_cluster(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return TF_CONFIG or CLUSTER_SPEC with the addresses of all replicas; None if the program gets none."""
+    if spec is None or "cluster" not in spec:
+        return None if spec is None else dict(spec)
+    return {**spec, "cluster": {role: expand_range(addresses) for role, addresses in spec["cluster"].items()}}

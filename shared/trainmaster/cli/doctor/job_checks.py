@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
-from trainmaster.cli.doctor.price_check import check_price
 from trainmaster.core.model.plan import Plan, TaskGroup
 from trainmaster.core.rules.admission_queue import limit_problem, vcpus
-from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.job_cost import hourly_cost
+from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.intake import region_problem
@@ -18,8 +20,10 @@ from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings
 
+UPDATE: Final = "run `trainmaster prices update`"
 SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
 """Permission on the project that a caller of the API needs to create a job."""
 NO_PRICES: Final = Unknown("Trainmaster has no price list: run `trainmaster prices update`")
@@ -74,8 +78,8 @@ def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
 
 def _check_resources(spec: AcceptedSpec) -> Iterator[Finding]:
     """Look up what the job names, with the user's credentials. The functions repeat it with their own."""
+    from trainmaster.wiring.intake_deps import resources
     from trainmaster.wiring.objects import objects
-    from trainmaster.wiring.resources import resources
 
     try:
         checked = with_resources(spec, objects, resources)
@@ -146,3 +150,23 @@ def _gpu_metric(group: TaskGroup) -> str:
 def _machines(plan: Plan) -> str:
     """Return the machines of the job in words: `1 x n1-standard-4, 2 x n1-standard-8`."""
     return ", ".join(f"{group.count} x {group.tpu.type if group.tpu else group.machine_type}" for group in plan.groups)
+
+
+def check_price(plan: Plan, machines: str, prices: PriceList | Unknown) -> Iterator[Finding]:
+    """Yield the price of the job's machines per hour and at most. `machines`: the machines in words."""
+    what = f"price of {machines}"
+    if isinstance(prices, Unknown):
+        yield not_checked(what, prices.reason)
+        return
+    hourly = hourly_cost(plan, prices)
+    if isinstance(hourly, Unknown):
+        yield not_checked(what, hourly.reason)
+        return
+    most = hourly * Decimal(plan.max_running_s) / 3600
+    words = f"{money_words(hourly, prices.currency)} per hour"
+    yield ok(
+        f"{what}: {words}, {money_words(most, prices.currency)} if it runs until its maxRunningTime; list prices of "
+        f"{prices.fetched_at:%Y-%m-%d}"
+    )
+    if prices.is_old(datetime.now(UTC)):
+        yield limit(f"the price list is older than {TOO_OLD_DAYS} days", UPDATE)

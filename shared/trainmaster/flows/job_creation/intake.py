@@ -20,8 +20,8 @@ from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.core.timeouts import STOCKOUT_MEMORY
 from trainmaster.flows.commit.record import record
-from trainmaster.flows.job_creation.algorithm_package import with_algorithm_package
 from trainmaster.flows.job_creation.deps import CreationDeps
+from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.ports import Incidents, JobQueries, States

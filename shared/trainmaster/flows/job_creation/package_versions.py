@@ -1,21 +1,24 @@
-"""Pin the packages of a job to the generations that are stored when the job is accepted.
+"""Pin the packages of a job to what is stored when the job is accepted: generations, or the hash of the algorithms.
 
 A program of another job may be able to replace an object. Without the generation, every VM that starts later would
-install the replacement. docs/decisions/0036-code-integrity.md.
+install the replacement. docs/decisions/0036-code-integrity.md. The package of built-in algorithms is named by its hash,
+which the agent verifies: a job runs the release that accepted it. docs/decisions/0081-built-in-algorithms.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Final
 
 from trainmaster.core.intake.document_fields import field_with
-from trainmaster.core.model.package_uri import has_generation, with_generation
+from trainmaster.core.model.package_uri import BUILT_IN, has_generation, with_generation, with_hash
 from trainmaster.core.model.plan import Plan, Program
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
 from trainmaster.ports import ObjectForbiddenError, Objects
 
+SETTING: Final = "TRAINMASTER_ALGORITHMS"
 FORBIDDEN: Final = (
     "names {uri}, which this installation may not read. Add its bucket to worker_read_buckets in infra/, or grant "
     "roles/storage.objectViewer on it to the accounts of the functions upload, submit and api, or name its version: "
@@ -58,3 +61,19 @@ def programs_of(plan: Plan) -> list[Program]:
 def _problem(spec: AcceptedSpec, uri: str, text: str) -> Problem:
     field = field_with(uri, spec.spec_json, "packageUris")
     return Problem(field, text, "upload the package first, and then submit the job")
+
+
+def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
+    """Return the spec with a plan that names the package. `uri`: `gs://BUCKET/algorithms/SHA256/NAME.whl`.
+
+    Raises InvalidJob if the installation has no package. The spec of a job without a built-in algorithm is returned
+    unchanged.
+    """
+    if spec.plan.algorithm is None:
+        return spec
+    if not uri:
+        problem = f"is {spec.plan.algorithm.name}, and this installation has no package of built-in algorithms"
+        example = f"apply infra/ of this release again, which stores it and sets {SETTING}"
+        raise InvalidJob((Problem("trainmaster.algorithm", problem, example),))
+    package = with_hash(uri, PurePosixPath(uri).parent.name)
+    return replace(spec, plan=spec.plan.with_package_uris({BUILT_IN: package}))

@@ -19,11 +19,96 @@ exist yet. There are no transactions and no locks: on a contended document that 
 
 from __future__ import annotations
 
-from trainmaster.gcp.firestore.incidents import Incidents
+import hashlib
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.errors import ConflictError
+from trainmaster.gcp.firestore.database import Database, ExistsError, commit
+from trainmaster.gcp.firestore.documents import orphan_document, read, rejection_document, stockout_document
 from trainmaster.gcp.firestore.job_queries import JobQueries
-from trainmaster.gcp.firestore.leases import Leases
 from trainmaster.gcp.firestore.ledger import Ledgers
 from trainmaster.gcp.firestore.states import States
+from trainmaster.ports import Lease, Orphan, Rejection
+
+LEASES: Final = "leases"
+
+
+class Leases(Database):
+    """Leases on work: the holder of a lease does the work alone, until it expires. See `trainmaster.ports.Store`."""
+
+    def take_lease(self, name: str, now: datetime, expires_at: datetime, holder: str = "") -> Lease | None:
+        path = f"{LEASES}/{name}"
+        snapshot = self._get(path).get(path)
+        if snapshot is None:
+            return self._write_lease(name, holder, expires_at, None)
+        lease = snapshot.to_dict() or {}
+        if lease["expires_at"] > now and not (holder and holder == lease.get("holder")):
+            return None
+        return self._write_lease(name, holder, expires_at, snapshot.update_time)
+
+    def extend_lease(self, lease: Lease, expires_at: datetime) -> Lease | None:
+        return self._write_lease(lease.name, lease.holder, expires_at, lease.token)
+
+    def release_lease(self, lease: Lease) -> None:
+        batch = self._client.batch()
+        option = self._client.write_option(last_update_time=lease.token)
+        batch.delete(self._client.document(f"{LEASES}/{lease.name}"), option)
+        with suppress(ConflictError):
+            commit(batch, f"release the lease {lease.name}")
+
+    def _write_lease(self, name: str, holder: str, expires_at: datetime, update_time: object) -> Lease | None:
+        """Return None if another writer has changed the lease since `update_time`."""
+        batch = self._client.batch()
+        self._write(batch, f"{LEASES}/{name}", {"expires_at": expires_at, "holder": holder}, update_time)
+        try:
+            commit(batch, f"write the lease {name}")
+        except (ConflictError, ExistsError):
+            return None
+        results: Any = batch.write_results
+        return Lease(name, results[0].update_time, holder)
+
+
+REJECTIONS: Final = "rejections"
+ORPHANS: Final = "orphans"
+STOCKOUTS: Final = "stockouts"
+
+
+class Incidents(Database):
+    """Stored facts that belong to no job. See `trainmaster.ports.Store`."""
+
+    def reject(self, rejection: Rejection) -> None:
+        self._create_once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
+
+    def rejections(self) -> tuple[Rejection, ...]:
+        return tuple(
+            read(Rejection, snapshot.to_dict()) for snapshot in self._find(self._client.collection(REJECTIONS))
+        )
+
+    def report_orphan(self, orphan: Orphan) -> None:
+        self._create_once(f"{ORPHANS}/{orphan.instance_id}", orphan_document(orphan))
+
+    def orphans(self) -> tuple[Orphan, ...]:
+        return tuple(read(Orphan, snapshot.to_dict()) for snapshot in self._find(self._client.collection(ORPHANS)))
+
+    def forget_orphan(self, instance_id: str) -> None:
+        batch = self._client.batch()
+        batch.delete(self._client.document(f"{ORPHANS}/{instance_id}"))
+        commit(batch, f"forget orphan {instance_id}")
+
+    def note_stockout(self, stockout: Stockout) -> None:
+        """Overwrite the stored stockout. Two that are written in the wrong order are only moments apart, which does no
+        harm."""
+        key = f"{stockout.zone}-{hashlib.sha256(stockout.kind.encode()).hexdigest()[:16]}"
+        batch = self._client.batch()
+        batch.set(self._client.document(f"{STOCKOUTS}/{key}"), stockout_document(stockout))
+        commit(batch, f"note the stockout in {stockout.zone}")
+
+    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
+        snapshots = self._find(self._where(STOCKOUTS, ("at", ">=", since)))
+        return tuple(read(Stockout, snapshot.to_dict()) for snapshot in snapshots)
 
 
 class FirestoreStore(States, Ledgers, JobQueries, Leases, Incidents):

@@ -1,10 +1,12 @@
-"""Check what `trainmaster:` adds to a job: Spot VMs, boot image, reservation."""
+"""Check what `trainmaster:` adds to a job: Spot VMs, boot image, reservation, and VMs that start one by one."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+from trainmaster.core.model.gang import required_replicas
+from trainmaster.core.model.plan import Plan
 from trainmaster.jobspec.fields.google_resources import PROJECT
 from trainmaster.jobspec.formats.extension import Extension, SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
@@ -36,3 +38,21 @@ def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
     elif not has_tpu and not _IMAGE.fullmatch(image):
         rule = "must be a boot image, projects/P/global/images/NAME or projects/P/global/images/family/NAME"
         problems.add(path, f"{rule}, not {quoted(image)}", example_at(path))
+
+
+def check_gang(plan: Plan, problems: Problems) -> None:
+    """Add a problem to a job with `gang: false` that has TPU slices, or whose replicas all need each other.
+
+    Rule: `core.model.gang`.
+    """
+    path: FieldPath = (EXTENSION, "gang")
+    if plan.gang or not plan.groups:
+        return
+    if any(group.tpu for group in plan.groups):
+        problems.add_text(path, "cannot be false for a job with TPU slices, which start together", "gang: true")
+    elif len(required_replicas(plan)) == len(plan.replica_ids):
+        problem = (
+            "cannot be false for this job, which has neither parameter servers nor evaluators: its workers train "
+            "synchronously and wait for each other, so VMs that came first would be paid for without any progress"
+        )
+        problems.add_text(path, problem, "independentReplicas: true, if no replica waits for another")

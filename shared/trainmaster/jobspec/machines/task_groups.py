@@ -1,14 +1,21 @@
-"""Resolve the task groups of a job: the hardware of each role, and which roles may be combined."""
+"""Resolve the task groups of a job: the hardware of each role, and which roles may be combined.
+
+Source of the rules for built-in algorithms: the service's page of each algorithm.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.core.model.plan import Substitution, TaskGroup
+from trainmaster.core.model.plan import BuiltInAlgorithm, Substitution, TaskGroup
+from trainmaster.core.model.replica_id import PRIMARY_TYPES, TaskType
+from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU, Algorithm
+from trainmaster.jobspec.catalog.runtimes import Runtime
 from trainmaster.jobspec.formats.ai_platform import REPLICAS_MAX
 from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.machines.vm_hardware import HardwareResolver
 from trainmaster.jobspec.problems import Problems
+from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
 
 
 def resolve_task_groups(
@@ -45,3 +52,47 @@ def _check_one_platform(roles: Sequence[RoleRequest], problems: Problems) -> Non
             )
             example = f"{problems.spelled_name(role.paths.machine)}: {first.machine}"
             problems.add_text(role.paths.machine, problem, example)
+
+
+def check_algorithm_machines(
+    stored: BuiltInAlgorithm, roles: Sequence[RoleRequest], groups: Sequence[TaskGroup], problems: Problems
+) -> None:
+    """Check roles and accelerators of a built-in algorithm. `groups`: the hardware of the roles."""
+    algorithm = ALGORITHMS[stored.name]
+    _check_roles(algorithm, roles, problems)
+    accelerators = {group.task_type: group.accelerator for group in groups}
+    for role in roles:
+        accelerator = accelerators.get(role.task_type)
+        count = accelerator.count if accelerator else 0
+        where = role.paths.accelerator if role.accelerator else role.paths.machine
+        if role.is_tpu:
+            problems.add(role.paths.machine, f"is a TPU, which {algorithm.name} cannot use", "n1-standard-8")
+        elif count > algorithm.gpus_max:
+            allowed = "no GPU" if algorithm.gpus_max == 0 else "one GPU per VM"
+            problems.add_text(where, f"requests {count} per VM, and {algorithm.name} uses {allowed}", "leave it out")
+        elif algorithm.is_distributed and accelerator != next(iter(accelerators.values()), None):
+            problem = f"must be the GPU of the master: {algorithm.name} uses one GPU of the same type on every VM"
+            problems.add_text(where, problem, "give all roles the same accelerator, or none")
+
+
+def gpu_runtime(stored: BuiltInAlgorithm, groups: Sequence[TaskGroup], runtime: Runtime) -> Runtime:
+    """Return the runtime for these machines: XGBoost has another build for GPUs."""
+    is_xgboost = ALGORITHMS[stored.name].framework == "XGBOOST"
+    return XGBOOST_ON_GPU if is_xgboost and any(group.accelerator for group in groups) else runtime
+
+
+def _check_roles(algorithm: Algorithm, roles: Sequence[RoleRequest], problems: Problems) -> None:
+    needs = "a master and workers, without other roles" if algorithm.is_distributed else "a master alone"
+    for role in roles:
+        is_allowed = algorithm.is_distributed and role.task_type is TaskType.WORKER
+        if role.task_type in PRIMARY_TYPES or is_allowed:
+            continue
+        if role.tier is not None:
+            problem = f"has roles that {algorithm.name} does not use; it needs {needs}"
+            problems.add((TRAINING_INPUT, "scaleTier"), problem, "CUSTOM" if algorithm.is_distributed else "BASIC")
+        else:
+            problem = f"must be 0 for {algorithm.name}, which needs {needs}"
+            problems.add_text(role.paths.count, problem, "leave it out")
+    if algorithm.is_distributed and not any(role.task_type is TaskType.WORKER for role in roles):
+        problem = f"must be at least 1 for {algorithm.name}; boosted_trees runs on one machine"
+        problems.add((TRAINING_INPUT, "workerCount"), problem, 1)

@@ -6,6 +6,7 @@ and memory is selected, unless `node.kubernetes.io/instance-type` names one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,6 +16,7 @@ from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.core.machines.tpus import GENERATIONS
 from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_NAMES, Gpu, valid_gpu_counts
 
+GIB: Final = 1 << 30
 CPU_LEAST: Final = 4
 MEMORY_GIB_LEAST: Final = 15
 """The smallest machine that is selected is n1-standard-4, as for the tier BASIC: requests are lower bounds."""
@@ -23,6 +25,14 @@ GPU_LABELS: Final = {name: accelerator for accelerator, name in GPU_NAMES.items(
 """Value of `cloud.google.com/gke-accelerator` → the API's accelerator type. GKE uses Compute Engine's names."""
 TPU_FAMILIES: Final = {table.gke_label: table.machine_family for table in GENERATIONS.values() if table.gke_label}
 """Value of `cloud.google.com/gke-tpu-accelerator` → machine family."""
+
+_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:([eE][0-9]{1,2})|([A-Za-z]{0,2}))")
+_DECIMAL: Final = {"m": Decimal("0.001"), "": Decimal(1), "k": Decimal(10**3)}
+_SUFFIXES: Final = {
+    **_DECIMAL,
+    **{suffix: Decimal(10 ** (3 * power)) for power, suffix in enumerate("MGTP", start=2)},
+    **{f"{suffix}i": Decimal(1 << (10 * power)) for power, suffix in enumerate("KMGTP", start=1)},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +63,17 @@ def _shapes(demand: Demand) -> Iterator[tuple[int, Decimal, str]]:
             has_gpus = gpu is not None and BUILT_IN_GPUS.get(name) == gpu
         if has_gpus and machine.memory_gib is not None:
             yield machine.vcpus, machine.memory_gib, name
+
+
+def parse_quantity(value: object) -> Decimal | None:
+    """Return the number of a resource quantity, such as `500m`, `4` or `16Gi`; None if the text is not a quantity.
+
+    Source: Kubernetes' API conventions, "Quantities".
+    """
+    match = _QUANTITY.fullmatch(str(value).strip())
+    if match is None or isinstance(value, bool):
+        return None
+    number, exponent, suffix = match.groups()
+    if exponent:
+        return Decimal(f"{number}{exponent}")
+    return Decimal(number) * _SUFFIXES[suffix] if suffix in _SUFFIXES else None

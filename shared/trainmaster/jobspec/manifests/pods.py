@@ -10,9 +10,8 @@ from typing import Any, Final
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec.manifests.environment import Names, convert_environment
 from trainmaster.jobspec.manifests.findings import Findings
-from trainmaster.jobspec.manifests.machines import GPU_LABELS, TPU_FAMILIES, Demand, select_machine
+from trainmaster.jobspec.manifests.machines import GIB, GPU_LABELS, TPU_FAMILIES, Demand, parse_quantity, select_machine
 from trainmaster.jobspec.manifests.pod_fields import ContainerFields, PodSpec, PodTemplate, Resources
-from trainmaster.jobspec.manifests.quantities import GIB, parse_quantity
 
 GPU: Final = "nvidia.com/gpu"
 TPU: Final = "google.com/tpu"

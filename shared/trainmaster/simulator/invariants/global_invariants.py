@@ -1,5 +1,6 @@
 """Invariants across all jobs, in addition to those of each job.
 
+answers   of the submissions of one job id, one becomes the job and the others are refused
 I5        two VMs of one name, in two zones, exist only for a short time
 limits    what all admitted jobs need together never exceeds the limits
 queue     no job is admitted that takes capacity from a job before it in the admission queue, as the admitting
@@ -13,8 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from trainmaster.core.intake.job_files import ERROR_SUFFIX
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.rules.admission_queue import resource_needs
+from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.store import MemoryStore
 from trainmaster.simulator.invariants.job_invariants import JobInvariants
 from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.world.context import Context
@@ -104,3 +108,19 @@ class GlobalInvariants:
 def _queue_position(job: Job) -> tuple[object, ...]:
     """Return the sort key of the admission queue."""
     return (-job.plan.priority, job.created_at, job.job_id)
+
+
+def check_submissions(submissions: Mapping[str, tuple[str, str]], store: MemoryStore, objects: MemoryObjects) -> None:
+    """Check that each submission became its job, or was refused, but not both. Called when nothing is in flight.
+
+    `submissions`: see `trainmaster.simulator.world.user_actions.UserActions`. Raises ViolationError.
+    """
+    refused = {rejection.source for rejection in store.rejections()}
+    for source, (job_id, uri) in submissions.items():
+        loaded = store.load(job_id)
+        is_the_job = loaded is not None and loaded.state.job.submission == source
+        is_refused = source in refused or objects.read(uri + ERROR_SUFFIX, max_bytes=1) is not None
+        if is_the_job and is_refused:
+            raise ViolationError(f"submissions: {source} became the job {job_id} and was refused as well")
+        if not is_the_job and not is_refused:
+            raise ViolationError(f"submissions: {source} neither became the job {job_id} nor was refused")

@@ -16,7 +16,7 @@ from typing import Any, Final
 from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from trainmaster.agent.program.process_table import kill_marked
 from trainmaster.packaging.agent_archive import agent_archive, agent_uri
-from trainmaster.wiring.agent_files import agent_files
+from trainmaster.wiring.fleet import agent_files
 
 from .cloud import TIMEOUT_S, Cloud
 
