@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench import console, delivery, gangs, job_cost, many_jobs, report, throughput, warm_events
+from bench import delivery, gangs, job_cost, many_jobs, report, throughput, warm_events
 from bench.cloud import Emulators, emulators
 from bench.figures import Figures
 
@@ -30,7 +30,6 @@ FULL: Final[dict[str, Measure]] = {
     "job-cost": lambda cloud: [job_cost.measure(cloud, JOB_SIZES)],
     "queue": lambda cloud: many_jobs.measure_queue(cloud, SIZES),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, SIZES),
-    "console": partial(console.measure, jobs=1_000, replicas=1_000, trials=1_000, repetitions=20, updates=36),
     **{f"gang-{size}": partial(gangs.measure, sizes=[size]) for size in SIZES},
 }
 QUICK: Final[dict[str, Measure]] = {
@@ -40,7 +39,6 @@ QUICK: Final[dict[str, Measure]] = {
     "job-cost": lambda cloud: [job_cost.measure(cloud, QUICK_SIZES)],
     "queue": lambda cloud: many_jobs.measure_queue(cloud, [3]),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, [3]),
-    "console": partial(console.measure, jobs=60, replicas=20, trials=20, repetitions=2, updates=8),
     "gang": lambda cloud: gangs.measure(cloud, [3]),
 }
 
@@ -51,7 +49,6 @@ FIGURE_OF: Final = {
     "job-cost": "job cost: reads per job",
     "queue": f"queue: reads per job J={SIZES[-1]}",
     "sweep": f"sweep: reads per job J={SIZES[-1]}",
-    "console": "console: static files",
     **{f"gang-{size}": f"end: time N={size}" for size in SIZES},
 }
 """Measurement → one of its figures. If the figure is missing, the measurement has not been made."""

@@ -31,7 +31,6 @@ def test_quick_benchmark_measures_everything(firestore_emulator: str, pubsub_emu
         "job cost",
         "queue",
         "sweep",
-        "console",
         *("start", "rerun", "restart", "loss", "end"),
     }
     assert all(figure.value > 0 for name, figure in figures.items() if "time" in name)
@@ -62,11 +61,11 @@ def test_page_is_not_written_without_all_figures(
 ) -> None:
     """A page written from incomplete figures would lose the others."""
     monkeypatch.setattr("bench.report.read_json", lambda: {"throughput: 8 threads": Figure(1, "events/s")})
-    monkeypatch.setattr("sys.argv", ["bench", "--only", "console", "gang-1", "--page"])
+    monkeypatch.setattr("sys.argv", ["bench", "--only", "delivery", "gang-1", "--page"])
     with pytest.raises(SystemExit):
         main()
     error = capsys.readouterr().err
-    assert "has none of warm-events, delivery, job-cost, queue, sweep, gang-10, gang-100, gang-1000: run" in error
+    assert "has none of warm-events, job-cost, queue, sweep, gang-10, gang-100, gang-1000: run" in error
     monkeypatch.setattr("sys.argv", ["bench", "--quick", "--page"])
     with pytest.raises(SystemExit):
         main()

@@ -1,6 +1,6 @@
-"""Pages of the console: the server's CPU time, sizes, and the browser's times. The budgets are in docs/benchmarks.md.
+"""Budgets of the console's pages: the server's CPU time, and sizes. docs/benchmarks.md describes them.
 
-The store is in memory, so that Firestore's time is not measured. The browser is measured only if Chromium is installed.
+The store is in memory, so that Firestore's time is not measured.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ import gzip
 import re
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from bench import console_browser
-from bench.cloud import Emulators
-from bench.console_site import ConsoleSite
 from bench.figures import Figure, Figures
+from tests.support.large_console import LargeConsole
 from trainmaster.console.rendering import STATIC
 
 MILLISECONDS: Final = 1_000
@@ -26,22 +24,19 @@ ELEMENTS_MAX: Final = 12_000.0
 SMALL_MS_MAX: Final = 250.0
 
 
-def measure(
-    _: Emulators, *, jobs: int, replicas: int, trials: int, repetitions: int, updates: int
-) -> Iterator[Figures]:
-    """Yield the figures of the list, of a job, of its log and of a tuning job. `updates` of the log are followed."""
-    site = ConsoleSite()
-    prepare(site, jobs, replicas, trials)
-    pages = measured_pages(jobs, replicas, trials)
-    yield {"console: static files": Figure(_static_kb(), "kB gz", value_max=STATIC_KB_MAX)}
-    cold = f"console: server with a cold cache, job of {replicas} replicas"
-    yield {cold: Figure(_cold_ms(site, "/jobs/large"), "ms", value_max=2_500.0)}
+def server_figures(site: LargeConsole, pages: Mapping[str, Page], repetitions: int) -> Figures:
+    """Return the figures that need no browser: of the static files, of a cold cache, and of each page."""
+    figures = {"console: static files": Figure(_static_kb(), "kB gz", value_max=STATIC_KB_MAX)}
+    large = next(name for name, page in pages.items() if page.path == "/jobs/large")
+    figures[f"console: server with a cold cache, {large}"] = Figure(
+        _cold_ms(site, "/jobs/large"), "ms", value_max=2_500.0
+    )
     for name, page in pages.items():
-        yield _server(site, name, page, repetitions)
-    yield from console_browser.measure(site, {name: page.path for name, page in pages.items()}, updates)
+        figures |= _server(site, name, page, repetitions)
+    return figures
 
 
-def prepare(site: ConsoleSite, jobs: int, replicas: int, trials: int) -> None:
+def prepare(site: LargeConsole, jobs: int, replicas: int, trials: int) -> None:
     """Submit jobs, of which two have run, and a tuning job."""
     for number in range(jobs):
         site.submit(f"digits_{number:05d}", {"trainingInput": _SMALL})
@@ -72,17 +67,17 @@ def measured_pages(jobs: int, replicas: int, trials: int) -> dict[str, Page]:
     }
 
 
-def _server(site: ConsoleSite, name: str, page: Page, repetitions: int) -> Figures:
+def _server(site: LargeConsole, name: str, page: Page, repetitions: int) -> Figures:
     path, times = page.path, []
     status, body, headers = site.get(path)
     for _ in range(repetitions):
         began = time.thread_time()
         status, body, headers = site.get(path)
         times.append((time.thread_time() - began) * MILLISECONDS)
-    if status != 200:  # noqa: PLR2004 - OK
+    if status != 200:
         raise RuntimeError(f"{path} answers {status}")
     unchanged, empty, sent = site.get(path, **{"If-None-Match": headers["ETag"]})
-    if unchanged != 304:  # noqa: PLR2004 - Not Modified
+    if unchanged != 304:
         raise RuntimeError(f"a poll of {path} answers {unchanged}")
     poll_bytes = len(empty) + sum(len(f"{key}: {value}\r\n") for key, value in sent.items())
     elements = len(re.findall(rb"<[a-z]", body))
@@ -98,7 +93,7 @@ def _p95(values: list[float]) -> float:
     return statistics.quantiles(values, n=20)[-1] if len(values) > 1 else values[0]
 
 
-def _cold_ms(site: ConsoleSite, path: str) -> float:
+def _cold_ms(site: LargeConsole, path: str) -> float:
     """Return the time of the first request to a new instance. The ledger is not in its cache."""
     site.restart()
     began = time.thread_time()

@@ -13,6 +13,8 @@ from typing import Final
 from flask.testing import FlaskClient
 
 from bench.jobs import job_spec
+from tests.support.metrics import FakeMetrics
+from tests.support.world import FixedAddresses
 from trainmaster.console.actions import Actions
 from trainmaster.console.ledger_cache import LedgerCache
 from trainmaster.console.pages.log_window import LogQuery
@@ -30,7 +32,6 @@ from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, internal_requests
 from trainmaster.ports import Loaded
-from trainmaster.ports.metrics import MetricQuery, MetricSeries
 
 HOST: Final = "127.0.0.1:8080"
 START: Final = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -38,11 +39,6 @@ SEED: Final = 7
 LINES: Final = 1_000
 """Number of lines that one page of a log shows."""
 _BEFORE: Final = re.compile(r'insertId<"line(\d+)"')
-
-
-class Addresses:
-    def address(self, name: str, zone: str) -> str:
-        return f"{name}.{zone}:2222"
 
 
 class TrialsStore(MemoryStore):
@@ -62,13 +58,6 @@ class TrialsStore(MemoryStore):
 def _run_in_sequence(tasks: Sequence[Callable[[], None]]) -> None:
     for task in tasks:
         task()
-
-
-class NoMetrics:
-    """A MetricReader of jobs that have reported nothing."""
-
-    def read(self, _query: MetricQuery) -> Sequence[MetricSeries]:
-        return ()
 
 
 def _entry(number: int) -> dict[str, object]:
@@ -100,8 +89,8 @@ class SyntheticLog:
 
 
 @dataclass
-class ConsoleSite:
-    """A console, and a signed-in client of its application."""
+class LargeConsole:
+    """A console, and a signed-in client of its application. Unlike a `Site`, it has thousands of jobs and replicas."""
 
     store: MemoryStore = field(default_factory=TrialsStore)
     now: datetime = START
@@ -120,8 +109,8 @@ class ConsoleSite:
             store=self.store,
             ledgers=LedgerCache(self.store),
             read_log=self.log.read,
-            metrics=NoMetrics(),
-            address_book=Addresses(),
+            metrics=FakeMetrics(),
+            address_book=FixedAddresses(),
             clock=lambda: self.now,
             limits={},
             ml_unit_price=None,
@@ -143,7 +132,7 @@ class ConsoleSite:
     def run(self, job_id: str, replicas: int, incidents: int) -> None:
         """Submit a job, let all of its replicas run, and end the programs of some of them with status 1."""
         self.submit(job_id, job_spec(replicas))
-        fleet = FleetDeps(self.fleet, Addresses(), "my-project", {}, _run_in_sequence)
+        fleet = FleetDeps(self.fleet, FixedAddresses(), "my-project", {}, _run_in_sequence)
         provision.handle(internal_requests.ProvisionRequest(job_id), fleet, self.deps)
         loaded = self.store.load_attempt(job_id)
         if loaded is None:
