@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Final
 
@@ -15,6 +14,7 @@ from trainmaster.core.model.vm import Vm
 from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE
 from trainmaster.messaging.push import Message
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.services.http_servers import key_server
 
 ACCOUNT: Final = "trainmaster-worker@my-project.iam.gserviceaccount.com"
 VALUE_LENGTH_MAX: Final = 1024
@@ -66,18 +66,7 @@ def _split(token: str) -> dict[str, str]:
 def agents(project: str) -> Iterator[Agents]:
     """Serve the public keys of the tokens for the length of the block."""
     issuer = TokenIssuer()
-    certificates = json.dumps(issuer.certificates()).encode()
-
-    class Keys(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(certificates)
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Keys)
+    server = key_server(issuer.certificates)
     thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

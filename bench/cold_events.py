@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Final
@@ -25,6 +24,7 @@ from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.backends import require_backend
 from trainmaster_emulators.process.service import Running, stop, wait_ready
 from trainmaster_emulators.services import firestore, iam, pubsub, storage
+from trainmaster_emulators.services.http_servers import key_server
 from trainmaster_emulators.services.iap_issuer import IapIssuer
 
 PROJECT: Final = "my-project"
@@ -120,7 +120,7 @@ def world(folder: Path) -> Iterator[World]:
         for service in services
     ]
     issuer, iap = TokenIssuer(), IapIssuer()
-    servers = [_keys(issuer), iam.listen(0, PROJECT, STACK), iap.listen()]
+    servers = [key_server(issuer.certificates), iam.listen(0, PROJECT, STACK), iap.listen()]
     try:
         wait_ready(running, within_s=60)
         for name in (topics.DEAD_LETTER, topics.PROVISION, topics.JOB_STATE):
@@ -162,16 +162,3 @@ def world(folder: Path) -> Iterator[World]:
 
 def _encoded(event: object) -> str:
     return base64.b64encode(json.dumps(event).encode()).decode()
-
-
-def _keys(issuer: TokenIssuer) -> ThreadingHTTPServer:
-    class Keys(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(issuer.certificates()).encode())
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    return ThreadingHTTPServer(("127.0.0.1", 0), Keys)

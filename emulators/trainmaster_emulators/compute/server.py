@@ -113,8 +113,7 @@ class ComputeServer:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
-        dispatch = self.tpus.dispatch if request.path.startswith(_TPU) else self.dispatch
-        return dispatch(request)(environ, start_response)
+        return (self.tpus if request.path.startswith(_TPU) else self.dispatch(request))(environ, start_response)
 
     def dispatch(self, request: Request) -> Response:
         try:

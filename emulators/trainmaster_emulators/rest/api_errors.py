@@ -18,6 +18,9 @@ class ApiError(Exception):
     message: str
     details: tuple[Json, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.status}: {self.message}"
+
     def body(self) -> Json:
         error: Json = {"code": self.code, "message": self.message, "status": self.status}
         if self.details:

@@ -30,10 +30,9 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
-from trainmaster_emulators.browser_guard import GuardedHandler
 from trainmaster_emulators.process.processes import LOOPBACK
-from trainmaster_emulators.services.http_servers import json_object
-from trainmaster_emulators.services.named_resources import NamedResources
+from trainmaster_emulators.services.http_servers import JsonHandler, json_object
+from trainmaster_emulators.services.named_resources import NamedResources, error_answer
 
 NAME: Final = "iam"
 OWNER: Final = "local-stack"
@@ -66,14 +65,14 @@ def _email(account: str) -> str | None:
 def check_permissions(project: str, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """Return status and body, as Cloud Resource Manager and IAM v1 do: an empty object if nothing is granted."""
     if not re.fullmatch(rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path):
-        return _error(403, "PERMISSION_DENIED", "The caller does not have permission")
+        return error_answer(403, "PERMISSION_DENIED", "The caller does not have permission")
     has_permission = _permission_test(authorization.removeprefix("Bearer "))
     if has_permission is None:
-        return _error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+        return error_answer(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
     try:
         requested = [str(permission) for permission in json.loads(body)["permissions"]]
     except (ValueError, KeyError, TypeError):
-        return _error(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
+        return error_answer(400, "INVALID_ARGUMENT", "Request contains an invalid argument.")
     granted = [permission for permission in requested if has_permission(permission)]
     return 200, {"permissions": granted} if granted else {}
 
@@ -94,17 +93,13 @@ def get_project_or_user(project: str, path: str, authorization: str) -> tuple[in
     token = authorization.removeprefix("Bearer ")
     has_permission = _permission_test(token)
     if has_permission is None:
-        return _error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+        return error_answer(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
     if path == "/v1/userinfo":
         email = _email(token)
         return 200, {"sub": token, **({"email": email, "email_verified": True} if email else {})}
     if path != f"/v1/projects/{project}" or not has_permission("resourcemanager.projects.get"):
-        return _error(403, "PERMISSION_DENIED", "The caller does not have permission")
+        return error_answer(403, "PERMISSION_DENIED", "The caller does not have permission")
     return 200, {"projectId": project, "projectNumber": PROJECT_NUMBER, "lifecycleState": "ACTIVE"}
-
-
-def _error(code: int, status: str, message: str) -> tuple[int, dict[str, Any]]:
-    return code, {"error": {"code": code, "message": message, "status": status}}
 
 
 def access_token(account: str, secret: str) -> str:
@@ -139,43 +134,30 @@ def listen(port: int, project: str, secret: str = "") -> ThreadingHTTPServer:
 
     resources = NamedResources(project)
 
-    class Handler(GuardedHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(JsonHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             if self.path == "/tokeninfo":
-                self._send(*token_info(self._authorization()))
+                self.send_json(*token_info(self._authorization()))
             elif answer := resources.answer("POST", self.path, json_object(body)):
-                self._send(*answer)
+                self.send_json(*answer)
             else:
-                self._send(*check_permissions(project, self.path, self._authorization(), body))
+                self.send_json(*check_permissions(project, self.path, self._authorization(), body))
 
         def do_DELETE(self) -> None:
             answer = resources.answer("DELETE", self.path, {})
-            self._send(*(answer or _error(404, "NOT_FOUND", "Requested entity was not found.")))
+            self.send_json(*(answer or error_answer(404, "NOT_FOUND", "Requested entity was not found.")))
 
         def do_GET(self) -> None:
             if answer := resources.answer("GET", self.path, {}):
-                self._send(*answer)
+                self.send_json(*answer)
                 return
-            self._send(*get_project_or_user(project, self.path, self._authorization()))
+            self.send_json(*get_project_or_user(project, self.path, self._authorization()))
 
         def _authorization(self) -> str:
             """Return the header with the account's name instead of its token; empty for an unknown token."""
             account = _account_of(self.headers.get("Authorization", ""), project, secret)
             return f"Bearer {account}" if account else ""
-
-        def _send(self, status: int, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json; charset=UTF-8")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Log nothing: log lines would contain tokens."""
 
     server = ThreadingHTTPServer((LOOPBACK, port), Handler)
     server.daemon_threads = True

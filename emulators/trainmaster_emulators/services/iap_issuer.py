@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from google.auth import crypt, jwt
+
+from trainmaster_emulators.services.http_servers import key_server
 
 ISSUER: Final = "https://cloud.google.com/iap"
 LIFETIME_S: Final = 600
@@ -51,16 +52,4 @@ class IapIssuer:
 
     def listen(self, port: int = 0) -> ThreadingHTTPServer:
         """Return a server on loopback that publishes the key."""
-        issuer = self
-
-        class Keys(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.send_header("Cache-Control", "public, max-age=3600")
-                self.end_headers()
-                self.wfile.write(json.dumps(issuer.public_keys()).encode())
-
-            def log_message(self, *_: object) -> None:
-                """Log nothing."""
-
-        return ThreadingHTTPServer(("127.0.0.1", port), Keys)
+        return key_server(lambda: self.public_keys(), port)  # noqa: PLW0108 - a test replaces the method

@@ -57,7 +57,7 @@ class NamedResources:
         if match["rest"].endswith(":testIamPermissions"):
             return None
         if match["project"] not in (self._project, "-"):
-            return _error(403, "PERMISSION_DENIED", f"Permission denied on resource project {match['project']}.")
+            return error_answer(403, "PERMISSION_DENIED", f"Permission denied on resource project {match['project']}.")
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         with self._lock:
             return self._route(method, match["rest"], query, body)
@@ -77,7 +77,7 @@ class NamedResources:
         match = _ACCOUNT.fullmatch(path)
         email = unquote(match["email"]) if match else ""
         if email not in self._accounts:
-            return _error(404, "NOT_FOUND", f"Unknown service account: {email}.")
+            return error_answer(404, "NOT_FOUND", f"Unknown service account: {email}.")
         if method == "DELETE":
             del self._accounts[email]
             return 200, {}
@@ -86,7 +86,7 @@ class NamedResources:
     def _create_account(self, body: dict[str, Any]) -> Answer:
         email = f"{body.get('accountId')}@{self._project}.iam.gserviceaccount.com"
         if email in self._accounts:
-            return _error(409, "ALREADY_EXISTS", f"Service account {body.get('accountId')} already exists.")
+            return error_answer(409, "ALREADY_EXISTS", f"Service account {body.get('accountId')} already exists.")
         name = f"projects/{self._project}/serviceAccounts/{email}"
         self._accounts[email] = {
             "name": name,
@@ -103,7 +103,7 @@ class NamedResources:
         patterns = (_NEW_VERSION, _VERSION, _POLICY, _SECRET)
         match = next(filter(None, (pattern.fullmatch(path) for pattern in patterns)), None)
         if match is None or match["secret"] not in self._secrets:
-            return _error(404, "NOT_FOUND", f"Secret [{self._name(path)}] not found.")
+            return error_answer(404, "NOT_FOUND", f"Secret [{self._name(path)}] not found.")
         if match.re is _POLICY:
             return self._policy(match["secret"], match["verb"], body)
         if match.re is _SECRET:
@@ -118,7 +118,7 @@ class NamedResources:
 
     def _create_secret(self, name: str) -> Answer:
         if name in self._secrets:
-            return _error(409, "ALREADY_EXISTS", f"Secret [{name}] already exists.")
+            return error_answer(409, "ALREADY_EXISTS", f"Secret [{name}] already exists.")
         self._secrets[name] = []
         return 200, {"name": f"projects/{self._project}/secrets/{name}"}
 
@@ -133,13 +133,13 @@ class NamedResources:
         left = [version for version in versions if version["state"] != _DESTROYED]
         chosen = left[-1:] if number == _LATEST else [one for one in versions if one["name"].endswith(f"/{number}")]
         if not chosen:
-            return _error(404, "NOT_FOUND", f"Secret Version [{self._name(path)}] not found.")
+            return error_answer(404, "NOT_FOUND", f"Secret Version [{self._name(path)}] not found.")
         version = chosen[0]
         if verb in _STATES:
             version["state"] = _STATES[str(verb)]
         elif verb == "access":
             if version["state"] != "ENABLED":
-                return _error(400, "FAILED_PRECONDITION", f"Secret Version [{version['name']}] is not enabled.")
+                return error_answer(400, "FAILED_PRECONDITION", f"Secret Version [{version['name']}] is not enabled.")
             return 200, {"name": version["name"], "payload": {"data": self._payloads[version["name"]]}}
         return 200, version
 
@@ -150,11 +150,11 @@ class NamedResources:
             return 200, self._tags[name]
         if method == "GET" and _TAG.fullmatch(path) and path in self._tags:
             return 200, self._tags[path]
-        return _error(404, "NOT_FOUND", "Requested entity was not found.")
+        return error_answer(404, "NOT_FOUND", "Requested entity was not found.")
 
     def _name(self, path: str) -> str:
         return f"projects/{self._project}/{path}"
 
 
-def _error(code: int, status: str, message: str) -> Answer:
+def error_answer(code: int, status: str, message: str) -> Answer:
     return code, {"error": {"code": code, "message": message, "status": status}}

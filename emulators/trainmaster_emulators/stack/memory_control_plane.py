@@ -31,9 +31,9 @@ from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
 from trainmaster.ports import JobLog, Objects
 from trainmaster.settings import settings
-from trainmaster_emulators.browser_guard import GuardedHandler
 from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.processes import LOOPBACK
+from trainmaster_emulators.services.http_servers import JsonHandler
 
 PUBLISH: Final = re.compile(r"^/v1/projects/[^/]+/topics/([^/:]+):publish$")
 REDELIVERY_S: Final = 1.0
@@ -153,33 +153,20 @@ def _tune(message: Message, deps: CreationDeps) -> None:
 
 
 def _handler(bus: MemoryBus) -> type[BaseHTTPRequestHandler]:
-    class Handler(GuardedHandler):
+    class Handler(JsonHandler):
         """Serves `POST /v1/projects/P/topics/T:publish` with Pub/Sub's responses."""
-
-        protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             match = PUBLISH.match(self.path)
             if match is None:
-                self._respond(404, {"error": {"code": 404, "status": "NOT_FOUND"}})
+                self.send_json(404, {"error": {"code": 404, "status": "NOT_FOUND"}})
                 return
             ids = []
             for position, message in enumerate(json.loads(body)["messages"]):
                 data = base64.b64decode(message.get("data", ""))
                 bus.publish(match.group(1), data, message.get("attributes", {}))
                 ids.append(str(position))
-            self._respond(200, {"messageIds": ids})
-
-        def _respond(self, status: int, body: object) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Log nothing: this process writes to the user's terminal."""
+            self.send_json(200, {"messageIds": ids})
 
     return Handler

@@ -12,8 +12,9 @@ from typing import Final
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.machines.instances import Instance
+from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu import catalog
-from trainmaster_emulators.tpu.api_errors import Json, bad_request
+from trainmaster_emulators.tpu.api_errors import bad_request
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.operations import Operation
 from trainmaster_emulators.tpu.resource_queue import TpuQueue

@@ -6,11 +6,9 @@ and `google.rpc.Status`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
-"""A JSON object of Google's API."""
+from trainmaster_emulators.rest.api_errors import ApiError, Json
 
 _CODES: Final = {
     "INVALID_ARGUMENT": (3, 400),
@@ -25,22 +23,11 @@ _CODES: Final = {
 """Canonical name to its number (in an operation) and its HTTP status (of a call). Source: google.rpc.Code."""
 
 
-@dataclass(eq=False)
-class TpuError(Exception):
-    status: str
-    message: str
-    details: tuple[Json, ...] = field(default=())
+class TpuError(ApiError):
+    """`status`: a canonical name."""
 
-    def __str__(self) -> str:
-        return f"{self.status}: {self.message}"
-
-    @property
-    def http_status(self) -> int:
-        return _CODES[self.status][1]
-
-    def body(self) -> Json:
-        error: Json = {"code": self.http_status, "message": self.message, "status": self.status}
-        return {"error": error | ({"details": list(self.details)} if self.details else {})}
+    def __init__(self, status: str, message: str, details: tuple[Json, ...] = ()) -> None:
+        super().__init__(_CODES[status][1], status, message, details)
 
     def as_status(self) -> Json:
         """Return the error as a `google.rpc.Status`, for an operation."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from trainmaster.core.machines.tpus import GENERATIONS, Generation, zones_of
-from trainmaster_emulators.tpu.api_errors import Json, TpuError, bad_request, no_such_location, no_such_type
+from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.tpu.api_errors import TpuError, bad_request, no_such_location, no_such_type
 
 RUNTIME_VERSIONS: Final = (
     "tpu-ubuntu2204-base",

@@ -12,9 +12,9 @@ from typing import Final
 
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.vm_transitions import Timing
+from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu import catalog
 from trainmaster_emulators.tpu.api_errors import (
-    Json,
     TpuError,
     already_exists,
     bad_request,

@@ -18,7 +18,8 @@ from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
 from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.realism.profile import Profile
-from trainmaster_emulators.tpu.api_errors import Json, TpuError, stockout
+from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.tpu.api_errors import TpuError, stockout
 from trainmaster_emulators.tpu.hosts import SliceHosts, put_metadata
 from trainmaster_emulators.tpu.nodes import Node, NodeState
 from trainmaster_emulators.tpu.operations import Operation, OperationStore

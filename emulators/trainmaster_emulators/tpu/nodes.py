@@ -18,7 +18,8 @@ from typing import Final
 
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.properties import METADATA_BYTES_MAX, METADATA_VALUE_BYTES_MAX
-from trainmaster_emulators.tpu.api_errors import Json, bad_request
+from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.tpu.api_errors import bad_request
 from trainmaster_emulators.tpu.catalog import Slice, check_runtime, resolve_slice
 from trainmaster_emulators.tpu.operations import timestamp
 

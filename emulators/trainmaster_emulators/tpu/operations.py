@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from trainmaster_emulators.tpu.api_errors import Json, TpuError, not_found
+from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.tpu.api_errors import TpuError, not_found
 
 OPERATIONS_MAX: Final = 5_000
 """The oldest operations beyond this number are deleted."""

@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from trainmaster_emulators.tpu.api_errors import Json, TpuError, bad_request
+from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.tpu.api_errors import TpuError, bad_request
 from trainmaster_emulators.tpu.nodes import NODE_ID
 from trainmaster_emulators.tpu.operations import timestamp
 

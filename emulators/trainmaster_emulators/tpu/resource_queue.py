@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu import catalog
-from trainmaster_emulators.tpu.api_errors import Json, TpuError, already_exists, not_found, not_while
+from trainmaster_emulators.tpu.api_errors import TpuError, already_exists, not_found, not_while
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.lifecycle import EMPTY
 from trainmaster_emulators.tpu.nodes import Node, NodeState, parse_node_spec

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from typing import Final
 
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Request
 
 from trainmaster_emulators.machines.api_errors import ApiError
 from trainmaster_emulators.machines.field_mask import select_fields
+from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.rest.server import RestServer
 from trainmaster_emulators.tpu.api import TpuApi
-from trainmaster_emulators.tpu.api_errors import Json, TpuError, not_found, rate_limited
+from trainmaster_emulators.tpu.api_errors import TpuError, not_found, rate_limited
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.resource_queue import TpuQueue
-
-log = logging.getLogger(__name__)
 
 _PROJECT: Final = "/<any(v2, v2alpha1):version>/projects/<project>"
 _ZONE: Final = _PROJECT + "/locations/<zone>"
@@ -48,36 +46,26 @@ _ROUTES: Final = (
 )
 
 
-class TpuServer:
+class TpuServer(RestServer):
     def __init__(self, cloud: TpuCloud) -> None:
         self.cloud, self.queue = cloud, TpuQueue(cloud)
         self._map = Map([Rule(path, endpoint=verb, methods=[method]) for method, path, verb in _ROUTES])
 
-    def dispatch(self, request: Request) -> Response:
-        try:
-            return _respond(select_fields(request, self._call(request)))
-        except TpuError as error:
-            return _respond(error.body(), error.http_status)
-        except HTTPException:
-            missing = not_found(request.path)
-            return _respond(missing.body(), missing.http_status)
-        except Exception:
-            log.exception("%s %s", request.method, request.path)
-            return _respond(TpuError("INTERNAL", "Internal error encountered.").body(), 500)
+    def answer(self, request: Request) -> Json:
+        return select_fields(request, self._call(request))
 
     def _call(self, request: Request) -> Json:
         try:
             self.cloud.faults.admit_call()
         except ApiError:
             raise rate_limited() from None
-        verb, arguments = self._map.bind_to_environ(request.environ).match()
-        arguments = dict(arguments)
+        try:
+            verb, matched = self._map.bind_to_environ(request.environ).match()
+        except HTTPException:
+            raise not_found(request.path) from None
+        arguments = dict(matched)
         if (project := arguments.pop("project")) != self.cloud.project.id:
             raise TpuError("PERMISSION_DENIED", f"Permission denied on 'projects/{project}' (or it may not exist).")
         is_alpha = arguments.pop("version") == "v2alpha1"
         body: Json = getattr(TpuApi(self.cloud, self.queue, request, is_alpha=is_alpha), verb)(**arguments)
         return body
-
-
-def _respond(body: Json, status: int = 200) -> Response:
-    return Response(json.dumps(body, indent=2) + "\n", status, content_type="application/json; charset=UTF-8")
