@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 from tests.support.metrics import FakeMetrics
 from tests.support.world import FixedAddresses, World
 from trainmaster.console.actions import Actions, all_denied
-from trainmaster.console.ledger_cache import LedgerCache
+from trainmaster.console.caches import LedgerCache
 from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
 from trainmaster.console.sign_in import LoopbackSignIn

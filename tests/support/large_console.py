@@ -16,7 +16,7 @@ from bench.jobs import job_spec
 from tests.support.metrics import FakeMetrics
 from tests.support.world import FixedAddresses
 from trainmaster.console.actions import Actions
-from trainmaster.console.ledger_cache import LedgerCache
+from trainmaster.console.caches import LedgerCache
 from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
 from trainmaster.console.sign_in import LoopbackSignIn

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,37 +152,32 @@ def _result(job: dict[str, Any]) -> str:
 @app.command()
 def run(name: Name, location: Location = REGION) -> None:
     """Submit the job file now, once. The schedule does not change."""
-    choose_installation()
-    with closing(_scheduler()) as scheduler:
-        scheduler.run(_resource(name, location))
-    say(f"{name}: started")
+    _act(name, location, lambda scheduler, schedule: scheduler.run(schedule), "started")
 
 
 @app.command()
 def pause(name: Name, location: Location = REGION) -> None:
     """Submit nothing until the schedule is resumed. The times that pass meanwhile are left out."""
-    choose_installation()
-    with closing(_scheduler()) as scheduler:
-        scheduler.pause(_resource(name, location))
-    say(f"{name}: paused")
+    _act(name, location, lambda scheduler, schedule: scheduler.pause(schedule), "paused")
 
 
 @app.command()
 def resume(name: Name, location: Location = REGION) -> None:
     """Continue a paused schedule with its next time."""
-    choose_installation()
-    with closing(_scheduler()) as scheduler:
-        scheduler.resume(_resource(name, location))
-    say(f"{name}: resumed")
+    _act(name, location, lambda scheduler, schedule: scheduler.resume(schedule), "resumed")
 
 
 @app.command()
 def delete(name: Name, location: Location = REGION) -> None:
     """Delete a schedule. Jobs that it has submitted continue."""
+    _act(name, location, lambda scheduler, schedule: scheduler.delete(schedule), "deleted")
+
+
+def _act(name: str, location: str, call: Callable[[CloudScheduler, str], None], done: str) -> None:
     choose_installation()
     with closing(_scheduler()) as scheduler:
-        scheduler.delete(_resource(name, location))
-    say(f"{name}: deleted")
+        call(scheduler, f"{_parent(location)}/jobs/{name}")
+    say(f"{name}: {done}")
 
 
 def _scheduler() -> CloudScheduler:
@@ -197,10 +193,6 @@ def _scheduler() -> CloudScheduler:
 
 def _parent(location: str) -> str:
     return f"projects/{settings().project}/locations/{location}"
-
-
-def _resource(name: str, location: str) -> str:
-    return f"{_parent(location)}/jobs/{name}"
 
 
 def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:

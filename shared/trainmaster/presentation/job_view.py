@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, public_id
+from trainmaster.core.model.plan import BuiltInAlgorithm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.messages import with_log_link
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.presentation.algorithm_view import algorithm_view, trial_algorithm_view
 from trainmaster.presentation.ml_units import Usage, consumed_ml_units
 
 _BODY_FIELDS: Final = {
@@ -61,7 +61,7 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
         "state": job.state.value,
         "trainingOutput": {
             **_tuning_view(job),
-            **algorithm_view(job),
+            **_algorithm_view(job),
             **({} if ml_units is None else {"consumedMLUnits": ml_units}),
         },
         "jobPosition": str(position),
@@ -105,7 +105,7 @@ def _tuning_view(job: Job) -> View:
         "isHyperparameterTuningJob": True,
         "hyperparameterMetricTag": tuning.metric_tag,
     }
-    trials = [{**_trial_view(trial, tuning), **trial_algorithm_view(job, trial)} for trial in tuning.best_first()]
+    trials = [{**_trial_view(trial, tuning), **_trial_algorithm_view(job, trial)} for trial in tuning.best_first()]
     return {**view, "trials": trials} if trials else view
 
 
@@ -188,3 +188,34 @@ def display_name(job: Job) -> str:
     """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
     name = json.loads(job.spec_json).get("displayName")
     return name if isinstance(name, str) else ""
+
+
+def _algorithm_view(job: Job) -> View:
+    """Return the fields of `trainingOutput` for a job that runs a built-in algorithm; empty for any other job.
+
+    Clients that deploy the model read them. `modelPath` is only set for successful jobs that are not tuning jobs; a
+    trial has the output only if it succeeded. Source: BuiltInAlgorithmOutput in the discovery document of `ml` v1.
+    """
+    algorithm = job.plan.algorithm
+    if algorithm is None:
+        return {}
+    has_model = job.state is JobState.SUCCEEDED and job.tuning is None
+    output = _output(algorithm, job.plan.program.job_dir if has_model else None)
+    return {"isBuiltInAlgorithmJob": True, "builtInAlgorithmOutput": output}
+
+
+def _trial_algorithm_view(job: Job, trial: Trial) -> View:
+    """Return the fields of a successful trial; empty for any other."""
+    algorithm, job_dir = job.plan.algorithm, job.plan.program.job_dir
+    if algorithm is None or job_dir is None or trial.state is not TrialState.SUCCEEDED:
+        return {}
+    return {"builtInAlgorithmOutput": _output(algorithm, f"{job_dir.rstrip('/')}/{trial.number}")}
+
+
+def _output(algorithm: BuiltInAlgorithm, job_dir: str | None) -> View:
+    view = {
+        "framework": algorithm.framework,
+        "runtimeVersion": algorithm.runtime_version,
+        "pythonVersion": algorithm.python_version,
+    }
+    return view if job_dir is None else {**view, "modelPath": f"{job_dir.rstrip('/')}/model/"}

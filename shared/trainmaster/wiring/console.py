@@ -10,9 +10,8 @@ from typing import Final
 from cachetools import TTLCache, cached
 
 from trainmaster.console.actions import Action, Actions, Denied, all_denied
+from trainmaster.console.caches import LedgerCache, MetricCache
 from trainmaster.console.iap_sign_in import IapSignIn
-from trainmaster.console.ledger_cache import LedgerCache
-from trainmaster.console.metric_cache import MetricCache
 from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
 from trainmaster.cost.price_list import PriceList

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from tests.support.console_browser import failed_world, opened, running_world
 from tests.support.console_site import Site
 from tests.support.counting import Counts, counting_store
-from trainmaster.console.ledger_cache import LedgerCache
+from trainmaster.console.caches import LedgerCache
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

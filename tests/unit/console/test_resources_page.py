@@ -10,8 +10,8 @@ import pytest
 from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0
 from tests.support.metrics import FakeMetrics
+from trainmaster.console.caches import MetricCache
 from trainmaster.console.incarnation_bands import draw_bands, incarnation_bands
-from trainmaster.console.metric_cache import MetricCache
 from trainmaster.console.metric_chart import LEFT, RIGHT, WIDTH, Line, draw_chart
 from trainmaster.console.pages.resources_page import PERIODS_MAX, time_range
 from trainmaster.errors import TemporaryError

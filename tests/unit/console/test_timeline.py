@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec, at
 from tests.support.world import World
+from trainmaster.console.caches import OVERLAP, REREAD_AFTER_S, LedgerCache
 from trainmaster.console.durations import duration_words
-from trainmaster.console.ledger_cache import OVERLAP, REREAD_AFTER_S, LedgerCache
 from trainmaster.console.svg import draw
 from trainmaster.console.time_scale import time_scale
 from trainmaster.console.timeline import LANES_MAX, MarkKind, Timeline, read_timeline

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.console.actions import Actions, Denied
-from trainmaster.console.ledger_cache import LedgerCache
+from trainmaster.console.caches import LedgerCache
 from trainmaster.console.pages.log_window import ReadLog
 from trainmaster.core.rules.admission_queue import Limits
 from trainmaster.cost.report import CostSources

@@ -1,22 +1,20 @@
-"""Ledgers of jobs, read once, and after that only their new entries.
-
-A page that is open polls every few seconds. Reading a whole ledger each time would cost a read per entry.
-"""
+"""What pages read often, kept: the ledgers of jobs, and answers of Cloud Monitoring."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache, cached
 
 from trainmaster.core.actions import CancelJob, CompleteTuning, FailJob, SucceedJob
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.ports import Store
+from trainmaster.ports.metrics import MetricQuery, MetricReader, MetricSeries
 
 ENTRIES_MAX: Final = 50_000
 """Entries of all jobs in the cache: about 100 MiB."""
@@ -24,6 +22,8 @@ REREAD_AFTER_S: Final = 600.0
 """Time after which a ledger is read as a whole again: an entry may be committed long after its `at`."""
 OVERLAP: Final = timedelta(seconds=60)
 """How far back entries are read again: longer than a function runs between its decision and its commit."""
+METRICS_KEPT_S: Final = 60.0
+QUERIES_MAX: Final = 256
 
 Entries = tuple[LedgerEntry, ...]
 
@@ -47,7 +47,10 @@ class _Known:
 
 
 class LedgerCache:
-    """Reads ledgers through a cache. Thread-safe: a ledger is read by one thread at a time."""
+    """Reads the ledgers of jobs once, and after that only their new entries. Thread-safe, one thread at a time.
+
+    A page that is open polls every few seconds. Reading a whole ledger each time would cost a read per entry.
+    """
 
     def __init__(self, store: Store, timer: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -91,3 +94,18 @@ def _is_final(entries: Entries) -> bool:
 
 
 _ENDS: Final = (SucceedJob, FailJob, CancelJob, CompleteTuning)
+
+
+class MetricCache:
+    """A MetricReader in front of another one, whose answers are kept for a minute. Thread-safe.
+
+    Agents report once a minute, and several tabs ask for the same.
+    """
+
+    def __init__(self, reader: MetricReader) -> None:
+        cache: TTLCache[MetricQuery, Sequence[MetricSeries]] = TTLCache(QUERIES_MAX, METRICS_KEPT_S)
+        self._read = cached(cache, key=lambda query: query, lock=Lock())(reader.read)
+
+    def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
+        """See the port. An error is not kept."""
+        return self._read(query)
