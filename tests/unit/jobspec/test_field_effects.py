@@ -77,6 +77,17 @@ def recorded_jobs() -> tuple[tuple[DocumentKind, dict[str, Any]], ...]:
 
 def outcome(document: dict[str, Any]) -> object:
     """Return all that is stored of a job but the document itself; None if it is refused."""
+    key = repr(document)  # fields share the jobs around them
+    if key not in OUTCOMES:
+        OUTCOMES[key] = accepted(document)
+    return OUTCOMES[key]
+
+
+OUTCOMES: Final[dict[str, object]] = {}
+"""Results of `outcome`."""
+
+
+def accepted(document: dict[str, Any]) -> object:
     names_itself = has_job_id(document) or document.get("displayName")
     try:
         spec = accept(document, default_job_id=None if names_itself else "from_the_file")
@@ -171,10 +182,16 @@ def test_field_of_a_job_changes_what_is_stored(name: str) -> None:
     )
 
 
-def attributes_read(files: Iterable[Path]) -> set[str]:
+@cache
+def attributes_of(file: Path) -> frozenset[str]:
+    """Return the names of all attributes that a module reads."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load))
+
+
+def attributes_read(files: Iterable[Path]) -> frozenset[str]:
     """Return the names of all attributes that these modules read."""
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+    return frozenset().union(*map(attributes_of, files))
 
 
 def modules(*excluded: str) -> list[Path]:
@@ -192,7 +209,7 @@ PLAN: Final = [
 
 
 @cache
-def read_after_acceptance() -> set[str]:
+def read_after_acceptance() -> frozenset[str]:
     return attributes_read(modules("jobspec/", "core/model/plan.py")) | attributes_read(
         [SOURCE / "core" / "model" / "plan.py"]
     )
