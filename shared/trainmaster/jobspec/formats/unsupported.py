@@ -6,9 +6,10 @@ not count as a request. To support a feature, delete its row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Final
 
 from trainmaster.jobspec.formats.base_model import WireModel
@@ -103,6 +104,7 @@ UNSUPPORTED_FEATURES: Final = (
     ),
     *(UnsupportedFeature(f"{_AFFINITY}.{name}", *_RESERVATION) for name in ("key", "values")),
 )
+_ANY_PATH: Final = re.compile("|".join(translate(row.path) for row in UNSUPPORTED_FEATURES))
 
 UNSUPPORTED_DOCUMENTS: Final = {
     "predictionInput": ("batch prediction", 'trainingInput: {region: "us-central1"}'),
@@ -114,7 +116,7 @@ def check_supported(job: WireModel, problems: Problems) -> None:
     dumped = job.model_dump(by_alias=True, exclude_none=True)
     for path, value in _walk(dumped, ()):
         dotted = ".".join(map(str, path))
-        for row in UNSUPPORTED_FEATURES:
+        for row in UNSUPPORTED_FEATURES if _ANY_PATH.fullmatch(dotted) else ():
             if fnmatchcase(dotted, row.path) and row.is_requested(value):
                 problem = f"requests {row.feature}; this is not supported: {row.instead}"
                 problems.add_text(path, problem, row.example)
