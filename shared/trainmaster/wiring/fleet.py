@@ -68,7 +68,7 @@ def addresses() -> AddressBook:
 
 @cache
 def agent_files(uri: str) -> dict[str, str]:
-    """Return metadata values by key; they are the same for all VMs.
+    """Return the metadata that starts and stops the agent, the same for all VMs. docs/interfaces.md, section 3.
 
     `uri` is the agent's address in Cloud Storage, `gs://BUCKET/agent/SHA256.zip`. Raises ValueError if there is none.
     """

@@ -26,7 +26,7 @@ from trainmaster.settings import Settings
 UPDATE: Final = "run `trainmaster prices update`"
 SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
 """Permission on the project that a caller of the API needs to create a job."""
-NO_PRICES: Final = Unknown("Trainmaster has no price list: run `trainmaster prices update`")
+NO_PRICES: Final = Unknown(f"Trainmaster has no price list: {UPDATE}")
 UNKNOWN_WAIT: Final = "neither Compute Engine nor Cloud TPU says in advance how long a zone lacks capacity"
 _SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
 """Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation quotas"."""
