@@ -34,6 +34,8 @@ UPDATE_S: Final = 5.0
 SETTLED: Final = 6
 """Updates after which the page has its largest size."""
 CPU_SHARE_MAX: Final = 30.0
+CLOCK: Final = "% of a core"
+"""Chromium measures the time of tasks by the clock."""
 GROWTH_MIB_MAX: Final = 5.0
 _OBSERVE: Final = """
 window.shift = 0;
@@ -114,14 +116,15 @@ def test_no_page_moves_what_it_has_shown(page: Page) -> None:
     check({name: figure for name, figure in page_figures(page).items() if figure.unit == "CLS"})
 
 
-def test_following_a_log_keeps_its_budgets(page: Page, site: LargeConsole) -> None:
-    check(measure_following(page, site, UPDATES))
+def test_following_a_log_keeps_its_budgets_of_space(page: Page, site: LargeConsole) -> None:
+    figures = measure_following(page, site, UPDATES)
+    check({name: figure for name, figure in figures.items() if figure.unit != CLOCK})
 
 
 @pytest.mark.heavy
-def test_pages_are_drawn_within_their_budgets(page: Page) -> None:
+def test_pages_are_drawn_within_their_budgets(page: Page, site: LargeConsole) -> None:
     """Times of the clock, which need a machine that does nothing else."""
-    check(page_figures(page) | measure_brush(page), OVER_BUDGET)
+    check(page_figures(page) | measure_brush(page) | measure_following(page, site, UPDATES), OVER_BUDGET)
 
 
 def page_figures(page: Page) -> Figures:
@@ -173,9 +176,7 @@ def measure_following(page: Page, site: LargeConsole, updates: int) -> Figures:
         "[document.querySelectorAll('.log tbody tr').length, document.querySelectorAll('#gap').length]"
     )
     return {
-        "console: following, main thread": Figure(
-            100 * busy_s / (followed * UPDATE_S), "% of a core", value_max=CPU_SHARE_MAX
-        ),
+        "console: following, main thread": Figure(100 * busy_s / (followed * UPDATE_S), CLOCK, value_max=CPU_SHARE_MAX),
         "console: following, heap": Figure(last, "MiB"),
         "console: following, growth of the heap": Figure(last - first, "MiB", value_max=GROWTH_MIB_MAX),
         "console: following, lines on the page": Figure(rows, "lines", value_max=5_000.0),
