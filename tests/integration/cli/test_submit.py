@@ -222,6 +222,23 @@ def test_submit_without_job_file_uses_the_flags(installation: Installation, tmp_
     assert installation.objects.read(uri, generation=int(generation), max_bytes=1 << 20)
 
 
+@pytest.mark.parametrize("wheel", [False, True])
+def test_check_builds_local_packages_and_uploads_nothing(
+    installation: Installation, tmp_path: Path, *, wheel: bool
+) -> None:
+    package = f"--package-path={make_package(tmp_path)}"
+    if wheel:
+        (tmp_path / "a-1-py3-none-any.whl").write_bytes(b"zip")
+        package = f"--packages=gs://bkt/b-1.tar.gz,{tmp_path}/a-1-py3-none-any.whl"
+    command = ["submit", "digits_1", package, "--module-name=trainer.task", "--region=us-central1"]
+    result = installation.run(*command, "--runtime-version=2.21", "--check")
+    assert "ok   job file of digits_1" in result.output
+    assert "packageUris" not in result.output
+    assert installation.objects.created("gs://the-bucket/", 9) == ()
+    broken = installation.run(*command[:2], f"--package-path={tmp_path}", *command[3:], "--check")
+    assert "is not a Python package" in str(broken.exception)
+
+
 def test_submit_of_invalid_job_reports_every_problem_and_sends_nothing(installation: Installation) -> None:
     result = installation.run("submit", "no-id!", "--region=moon", "--module-name=t")
     assert isinstance(result.exception, PermanentError)
