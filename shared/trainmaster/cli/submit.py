@@ -76,7 +76,10 @@ def submit(
     if project:
         use_project(project)
     source = job or str(config or "")
-    name, document = read_job(source, config if job else None, flags["region"])
+    if not source and flags["display_name"]:
+        name, document, source = None, {}, flags["display_name"]
+    else:
+        name, document = read_job(source, config if job else None, flags["region"])
     if _list_substitutions(document):
         flags["region"] = None  # the conversion of the manifest has used it
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
