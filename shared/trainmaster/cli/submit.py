@@ -76,10 +76,10 @@ def submit(
     if project:
         use_project(project)
     source = job or str(config or "")
-    if not source and flags["display_name"]:
-        name, document, source = None, {}, flags["display_name"]
-    else:
+    if source or not flags["display_name"]:
         name, document = read_job(source, config if job else None, flags["region"])
+    else:  # options alone describe the job
+        source, name, document = flags["display_name"], None, dict[str, Any]()
     if _list_substitutions(document):
         flags["region"] = None  # the conversion of the manifest has used it
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
