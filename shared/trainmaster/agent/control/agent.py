@@ -8,9 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.control.exit_reporter import ExitReporter
-from trainmaster.agent.control.restart_pause import RestartPause
-from trainmaster.agent.control.slice_hosts import PeerShutdownWait
 from trainmaster.agent.control.stall_watch import StallWatch
+from trainmaster.agent.control.start_delay import StartDelay
 from trainmaster.agent.model.results import ProgramExit, SetupFailure
 from trainmaster.agent.model.vm_config import parse_directive, supersedes
 from trainmaster.agent.program.devices import has_gpu
@@ -62,9 +61,8 @@ class Agent:
             report=self._report_maintenance,
             notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         )
-        self._peer_wait = PeerShutdownWait(config)
         self._stall_watch = StallWatch(identity, inbox, console)
-        self._restart_pause = RestartPause()
+        self._start_delay = StartDelay(config)
         self._program: RunningProgram | None = None
         self._running: IncarnationKey | None = None
         self._save_requested: IncarnationKey | None = None
@@ -106,8 +104,7 @@ class Agent:
         if directive != current:
             self._console.log(f"Directive: {words}")
             self._run_state.set_desired(directive, is_running=self._program is not None)
-        self._peer_wait.on_directive(directive.key)
-        self._restart_pause.on_directive(directive)
+        self._start_delay.on_directive(directive)
         self._run_state.settle_previous_run(directive)
         while self._unreported_causes:
             self._run_state.report_maintenance(directive.key, self._unreported_causes.pop(0))
@@ -178,20 +175,13 @@ class Agent:
             self._inbox.start_thread(functools.partial(self._set_up, is_installed=self._run_state.is_set_up))
 
     def _start_when_allowed(self, secrets: Mapping[str, str]) -> None:
-        """Start the incarnation that is desired now, once no other host of the slice runs an older one, and after the
-        pause that its directive orders."""
+        """Start the incarnation that is desired now, once its delay is over."""
         key = self._run_state.next_incarnation
         if key is None:
             return
-        peers_s, pause_s = self._peer_wait.remaining_s, self._restart_pause.remaining_s
-        remaining_s = max(peers_s, pause_s)
+        remaining_s = self._start_delay.remaining_s
         if remaining_s:
-            purpose = (
-                "until the other hosts of the slice have stopped the previous incarnation"
-                if peers_s >= pause_s
-                else "before the restart, because the program failed soon after its start"
-            )
-            self._console.log(f"Waiting {remaining_s:.0f} s {purpose}.")
+            self._console.log(f"Waiting {remaining_s:.0f} s {self._start_delay.purpose}.")
             self._is_setting_up = True
             self._inbox.post_later(remaining_s, functools.partial(self._on_setup_done, secrets))
         else:
