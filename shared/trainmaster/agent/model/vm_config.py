@@ -7,8 +7,6 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainmaster.agent.model.number_ranges import expand, expand_cluster
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
@@ -198,3 +196,18 @@ def parse_directive(text: str) -> ReceivedDirective:
 def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:
     """Return whether `new` is later than `old`, so that facts about `old` no longer matter."""
     return old is None or new > old
+
+
+def expand(texts: Any) -> list[str]:
+    """Return the texts of a number range, or of a list. Raises KeyError or TypeError for anything else."""
+    if isinstance(texts, list):
+        return texts
+    first, count = int(texts["first"]), int(texts["count"])
+    return [f"{texts['head']}{number}{texts['tail']}" for number in range(first, first + count)]
+
+
+def expand_cluster(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return TF_CONFIG or CLUSTER_SPEC with the addresses of all replicas; None if the program gets none."""
+    if spec is None or "cluster" not in spec:
+        return None if spec is None else dict(spec)
+    return {**spec, "cluster": {role: expand(addresses) for role, addresses in spec["cluster"].items()}}

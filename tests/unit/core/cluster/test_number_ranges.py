@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.agent.model.number_ranges import expand
+from trainmaster.agent.model.vm_config import expand
 from trainmaster.core.cluster.number_ranges import as_number_range
 
 
