@@ -184,7 +184,8 @@ def property_indexes(plan: Plan, collection: str, name: str) -> set[tuple[str, s
 
 
 def test_calls_cover_every_reading_method_of_the_store() -> None:
-    methods = {name for name, member in vars(Store).items() if callable(member) and not name.startswith("_")}
+    members = {name: member for part in Store.__bases__ for name, member in vars(part).items()}
+    methods = {name for name, member in members.items() if callable(member) and not name.startswith("_")}
     assert methods == {*CALLS, *WRITE_ONLY}
 
 

@@ -65,7 +65,7 @@ from trainmaster.agent.setup.machine_report import describe_machine
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
 from trainmaster.agent.shutdown.self_delete import SelfDelete
-from trainmaster.agent.utilization.configured import configured_monitor
+from trainmaster.agent.utilization.monitor import configured_monitor
 from trainmaster.agent.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from trainmaster.cli.installation import PROJECT
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import detect_kind
+from trainmaster.jobspec.job_document import JOB_ID_NAMES
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC
 
@@ -32,7 +33,7 @@ class Flag:
     vertex: str | None = None
     """Field of a job of Vertex AI."""
     panel: str = "Program"
-    type: type = str
+    type: Any = str
     parse: Callable[[str], object] = str
     """Turns the option's text into the field's value."""
 
@@ -66,6 +67,31 @@ def _parse_pairs(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _worker_pool(text: str) -> dict[str, object]:
+    """Return a worker pool. Source: googlecloudsdk/command_lib/ai/custom_jobs/custom_jobs_util.py."""
+    pairs = _parse_pairs(text)
+    if unknown := pairs.keys() - {*_POOL_KEYS, *_POOL_IMAGE_KEYS}:
+        raise ValueError(f"{', '.join(sorted(unknown))} is unknown; known are {', '.join(_POOL_KEYS)}")
+    if builds := pairs.keys() & _POOL_IMAGE_KEYS:
+        raise ValueError(f"{', '.join(sorted(builds))} would build an image: build it, and give container-image-uri")
+    image, executor, module = (pairs.get(key) for key in _POOL_KEYS[-3:])
+    if image and (executor or module):
+        raise ValueError("give either container-image-uri or executor-image-uri with python-module")
+    machine: dict[str, object] = {"machineType": pairs.get("machine-type")}
+    if gpu := pairs.get("accelerator-type"):
+        machine |= {"acceleratorType": _enum(gpu), "acceleratorCount": _whole_number(pairs, "accelerator-count")}
+    package = {"executorImageUri": executor, "pythonModule": module}
+    program = {"containerSpec": {"imageUri": image}} if image else {"pythonPackageSpec": package}
+    return {"machineSpec": machine, "replicaCount": _whole_number(pairs, "replica-count"), **program}
+
+
+def _whole_number(pairs: Mapping[str, str], key: str) -> int:
+    text = pairs.get(key, "1")
+    if not text.isdecimal():
+        raise ValueError(f"{key} must be a whole number")
+    return int(text)
+
+
 def _role_flags(option: str, role: str, words: str) -> dict[str, Flag]:
     config, vms = f"trainingInput.{role}Config", "VMs"
     machine = f"Compute Engine machine type of {words}, or AI Platform's own name of one."
@@ -86,6 +112,20 @@ _CHIEF: Final = "Call the primary `chief` instead of `master` in TF_CONFIG. Only
 _TIERS: Final = "basic, standard-1, premium-1, basic-gpu, basic-tpu, or custom."
 _SHELL: Final = "An interactive shell in the browser."
 _POOLS: Final = "jobSpec.workerPoolSpecs.*"
+_POOL_KEYS: Final = (
+    "machine-type",
+    "replica-count",
+    "accelerator-type",
+    "accelerator-count",
+    "container-image-uri",
+    "executor-image-uri",
+    "python-module",
+)
+_POOL_IMAGE_KEYS: Final = {
+    "local-package-path", "script", "requirements", "extra-packages", "extra-dirs", "output-image-uri"
+}  # fmt: skip
+"""With these, gcloud builds an image on the user's machine."""
+_POOL: Final = "A worker pool: machine-type=…,replica-count=…,container-image-uri=… May be repeated."
 _ARGS: Final = f"{_POOLS}.containerSpec|pythonPackageSpec.args"
 FLAGS: Final[Mapping[str, Flag]] = {
     "module_name": Flag("Module to run: python -m MODULE.", "MODULE", "trainingInput.pythonModule"),
@@ -124,6 +164,15 @@ FLAGS: Final[Mapping[str, Flag]] = {
     **_role_flags("master", "master", "the master"),
     **_role_flags("worker", "worker", "the workers"),
     **_role_flags("parameter_server", "parameterServer", "the parameter servers"),
+    "worker_pool_spec": Flag(_POOL, "POOL", None, "jobSpec.workerPoolSpecs", _VERTEX, list[str], parse=_worker_pool),
+    "python_package_uris": Flag(
+        "Packages of pools with a python-module.",
+        "URIS",
+        None,
+        f"{_POOLS}.pythonPackageSpec.packageUris",
+        _VERTEX,
+        parse=parse_list,
+    ),
     "display_name": Flag("Name of the job for people.", "NAME", None, "displayName", _VERTEX),
     "max_trial_count": Flag("Number of trials.", "N", None, "maxTrialCount", _VERTEX, int),
     "parallel_trial_count": Flag("Trials at the same time.", "N", None, "parallelTrialCount", _VERTEX, int),
@@ -147,8 +196,10 @@ def apply_flags(document: Mapping[str, Any], given: Mapping[str, Any], args: Seq
     `given`: values of FLAGS; None: the option is not given. Raises PermanentError for options that contradict each
     other, or that the format of the job file has no field for.
     """
+    values = {name: value for name, value in _with_whole_key(given).items() if value not in (None, [])}
+    if "worker_pool_spec" in values and not document.keys() - JOB_ID_NAMES:
+        document = {JOB_SPEC: {}, **document}
     kind = detect_kind(document)
-    values = {name: value for name, value in _with_whole_key(given).items() if value is not None}
     if args:
         values["args"] = list(args)
     if values.get("master_image_uri") and values.get("runtime_version"):
@@ -205,12 +256,13 @@ def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse(name: str, value: object) -> object:
-    if isinstance(value, bool | list):
+    flag, option = FLAGS[name], _option(name)
+    if isinstance(value, bool) or (isinstance(value, list) and flag.type is str):
         return value
     try:
-        return FLAGS[name].parse(str(value))
+        return [flag.parse(item) for item in value] if isinstance(value, list) else flag.parse(str(value))
     except ValueError as error:
-        raise PermanentError(f"{_option(name)}: {value!r} is not valid: {error}") from None
+        raise PermanentError(f"{option}: {value!r} is not valid: {error}") from None
 
 
 def _option(name: str) -> str:

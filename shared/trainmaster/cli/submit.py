@@ -6,6 +6,7 @@ read, apply options ──► check here, all problems at once ──► upload 
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from trainmaster.cli import package_staging
 from trainmaster.cli import submit_options as options
 from trainmaster.cli.gcloud_command import with_flags
 from trainmaster.cli.gcloud_flags import apply_flags, parse_list, with_field
-from trainmaster.cli.installation import choose_installation, open_store, use_project
+from trainmaster.cli.installation import BUCKET, choose_installation, open_store, use_project
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.wait import exit_status, wait
@@ -36,8 +37,9 @@ from trainmaster.jobspec import (
 )
 from trainmaster.jobspec.job_document import listed_substitutions
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION
+from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
-from trainmaster.ports import Store
+from trainmaster.ports import Objects, Store
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import job_view
 from trainmaster.settings import settings
@@ -45,6 +47,8 @@ from trainmaster.settings import settings
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
+NO_BUCKET: Final = "bucket-of-the-installation"
+"""Where `--check` places packages if no installation is known."""
 LOADS_PER_REJECTION_SCAN: Final = 3
 """How often the job is read between two searches of the rejections. A search reads all rejections, so it is rarer."""
 JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -72,17 +76,19 @@ def submit(
     if project:
         use_project(project)
     source = job or str(config or "")
-    name, document = read_job(source, config if job else None, flags["region"])
+    if source or not flags["display_name"]:
+        name, document = read_job(source, config if job else None, flags["region"])
+    else:  # options alone describe the job
+        source, name, document = flags["display_name"], None, dict[str, Any]()
     if _list_substitutions(document):
         flags["region"] = None  # the conversion of the manifest has used it
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
+    if package_path or packages:
+        document = _stage_packages(document, package_path, packages, staging_bucket, upload=not check)
     if check:
         from trainmaster.cli.doctor.command import report_job
 
         report_job(document, form)
-    if package_path or packages:
-        choose_installation()
-        document = _stage_packages(document, package_path, packages, staging_bucket)
     job_id = check_document(document)
     store = open_store()
     stored = send(document, job_id, store)
@@ -164,11 +170,18 @@ def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[f
 
 
 def _stage_packages(
-    document: dict[str, Any], package_path: Path | None, packages: str | None, staging_bucket: str | None
+    document: dict[str, Any],
+    package_path: Path | None,
+    packages: str | None,
+    staging_bucket: str | None,
+    *,
+    upload: bool,
 ) -> dict[str, Any]:
-    """Upload the packages, and return the job with their URIs."""
-    from trainmaster.wiring.objects import objects
+    """Build and upload the packages, and return the job with their URIs.
 
+    Without `upload`, which needs no installation, the URIs are those of an upload. Their generation is not real: it
+    marks objects that are not looked up.
+    """
     kind = detect_kind(document)
     if kind is not AI_PLATFORM:
         raise PermanentError(
@@ -176,10 +189,17 @@ def _stage_packages(
         )
     training = document.get("trainingInput", document.get("training_input")) or {}
     job_dir = training.get("jobDir", training.get("job_dir")) if isinstance(training, dict) else None
-    folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, settings().bucket)
-    names = parse_list(packages or "")
-    uris = package_staging.stage(names, package_path, folder, objects())
+    target, bucket = _installation_objects() if upload else (MemoryObjects(), os.environ.get(BUCKET) or NO_BUCKET)
+    folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)
+    uris = package_staging.stage(parse_list(packages or ""), package_path, folder, target)
     return with_field(document, ("trainingInput", "packageUris"), uris)
+
+
+def _installation_objects() -> tuple[Objects, str]:
+    from trainmaster.wiring.objects import objects
+
+    choose_installation()
+    return objects(), settings().bucket
 
 
 def with_job_name(document: dict[str, Any], job_file: str, job_id: str | None = None) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def vm(cloud: Cloud, tmp_path: Path) -> Iterator[Vm]:
     vm = Vm(cloud, tmp_path)
     yield vm
     vm.power_off()
+    assert not vm.lines("[trainmaster] Unexpected change"), "the table of the agent's states lacks an edge"
 
 
 @pytest.fixture

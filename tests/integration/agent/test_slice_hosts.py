@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from trainmaster.agent.control.slice_hosts import DIRECTIVE_SKEW_MAX_S, PeerShutdownWait, addresses_of
-from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost
+from trainmaster.agent.control.slice_hosts import addresses_of
+from trainmaster.agent.control.start_delay import DIRECTIVE_SKEW_MAX_S
+from trainmaster.agent.model.vm_config import SliceHost
 from trainmaster.agent.program.environment import environment_of
 
 from .support.cloud import Cloud
@@ -122,27 +123,6 @@ def test_next_incarnation_starts_when_all_hosts_have_stopped_the_previous(cloud:
     directed = cloud.direct(1, 2)
     assert host.wait_for_number("START ", 2) - directed >= 0.5 + DIRECTIVE_SKEW_MAX_S
     cloud.wait_for_message("vm-ready", (1, 2))
-
-
-def test_peer_wait_counts_from_the_first_directive_for_an_incarnation() -> None:
-    now = 100.0
-    wait = PeerShutdownWait(agent_identity(SliceHost(1, ()), hosts=2, grace_s=25).config, lambda: now)
-    wait.on_directive(IncarnationKey(1, 1))
-    assert wait.remaining_s == 0, "no program ran before the first incarnation"
-    wait.on_directive(IncarnationKey(1, 2))
-    now = 120.0
-    wait.on_directive(IncarnationKey(1, 2))  # first held, now to be run: the hold already ended the older programs
-    assert wait.remaining_s == 10
-    now = 131.0
-    assert wait.remaining_s == 0
-    wait.on_directive(IncarnationKey(2, 1))
-    assert wait.remaining_s == 30
-
-
-def test_peer_wait_is_zero_on_a_vm() -> None:
-    wait = PeerShutdownWait(agent_identity(grace_s=25).config, lambda: 100.0)
-    wait.on_directive(IncarnationKey(1, 2))
-    assert wait.remaining_s == 0
 
 
 def test_missing_slice_attributes_are_awaited(cloud: Cloud, host: Vm) -> None:

@@ -222,6 +222,23 @@ def test_submit_without_job_file_uses_the_flags(installation: Installation, tmp_
     assert installation.objects.read(uri, generation=int(generation), max_bytes=1 << 20)
 
 
+@pytest.mark.parametrize("wheel", [False, True])
+def test_check_builds_local_packages_and_uploads_nothing(
+    installation: Installation, tmp_path: Path, *, wheel: bool
+) -> None:
+    package = f"--package-path={make_package(tmp_path)}"
+    if wheel:
+        (tmp_path / "a-1-py3-none-any.whl").write_bytes(b"zip")
+        package = f"--packages=gs://bkt/b-1.tar.gz,{tmp_path}/a-1-py3-none-any.whl"
+    command = ["submit", "digits_1", package, "--module-name=trainer.task", "--region=us-central1"]
+    result = installation.run(*command, "--runtime-version=2.21", "--check")
+    assert "ok   job file of digits_1" in result.output
+    assert "packageUris" not in result.output
+    assert installation.objects.created("gs://the-bucket/", 9) == ()
+    broken = installation.run(*command[:2], f"--package-path={tmp_path}", *command[3:], "--check")
+    assert "is not a Python package" in str(broken.exception)
+
+
 def test_submit_of_invalid_job_reports_every_problem_and_sends_nothing(installation: Installation) -> None:
     result = installation.run("submit", "no-id!", "--region=moon", "--module-name=t")
     assert isinstance(result.exception, PermanentError)
@@ -341,3 +358,55 @@ def test_submit_with_a_stray_word_sends_nothing(installation: Installation) -> N
 
 def test_submit_without_a_job_names_what_is_missing(installation: Installation) -> None:
     assert "name a job file" in str(installation.run("submit", "--region=us-central1").exception)
+
+
+def test_submit_describes_worker_pools_by_options_as_gcloud_ai_does(installation: Installation) -> None:
+    python = "python-module=t.task,executor-image-uri=us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
+    gpu = "accelerator-type=nvidia-tesla-t4"
+    result = installation.run(
+        "submit", "--display-name=My waves", "--region=us-central1", "--python-package-uris=gs://bkt/a-1.tar.gz",
+        f"--worker-pool-spec=machine-type=n1-standard-8,{gpu},{python}",
+        "--worker-pool-spec", f"machine-type=n1-standard-4,replica-count=3,{gpu},accelerator-count=2,{python}",
+        "--args=--epochs=5",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    (job,) = installation.store.recent_jobs(9)
+    assert job.job_id.startswith("My_waves_")
+    assert [(group.machine_type, group.count) for group in job.plan.groups] == [
+        ("n1-standard-8", 1),
+        ("n1-standard-4", 3),
+    ]
+    assert [group.accelerator.count for group in job.plan.groups if group.accelerator] == [1, 2]
+    program = job.plan.program
+    assert (program.package_uris, program.args) == (("gs://bkt/a-1.tar.gz",), ("--epochs=5",))
+
+
+def test_worker_pools_by_options_replace_those_of_the_file(installation: Installation) -> None:
+    pool = "--worker-pool-spec=machine-type=n1-highmem-2,container-image-uri=gcr.io/p/i:1"
+    result = installation.run("submit", f"--config={CONFIGS / 'config-top-level.yaml'}", "--region=us-east1", pool)
+    assert result.exit_code == 0, result.output
+    (job,) = installation.store.recent_jobs(9)
+    assert [(group.machine_type, group.count) for group in job.plan.groups] == [("n1-highmem-2", 1)]
+
+
+@pytest.mark.parametrize(
+    ("pool", "problem"),
+    [
+        ("machine=n1-standard-4", "machine is unknown; known are machine-type, replica-count"),
+        ("n1-standard-4", "the format is KEY=VALUE,KEY=VALUE"),
+        ("machine-type=n1-standard-4,local-package-path=.", "local-package-path would build an image"),
+        ("machine-type=n1-standard-4,replica-count=two", "replica-count must be a whole number"),
+        ("machine-type=n1-standard-4,python-module=t,container-image-uri=i", "either container-image-uri or"),
+    ],
+)
+def test_wrong_worker_pool_option_names_the_problem(installation: Installation, pool: str, problem: str) -> None:
+    result = installation.run("submit", "waves", "--region=us-central1", f"--worker-pool-spec={pool}")
+    assert isinstance(result.exception, PermanentError)
+    assert "--worker-pool-spec" in str(result.exception)
+    assert problem in str(result.exception)
+
+
+def test_worker_pool_options_with_a_job_of_ai_platform_are_refused(installation: Installation, tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps({"jobId": "digits_1", **a_spec()}))
+    result = installation.run("submit", str(tmp_path / "job.json"), "--worker-pool-spec=machine-type=n1-standard-4")
+    assert "--worker-pool-spec: a job of AI Platform has no field for it" in str(result.exception)

@@ -1,4 +1,8 @@
-"""The agent's decisions: compare the latest directive with what is running, and take the next step."""
+"""The agent's decisions: compare the latest directive with the agent's state, and take the next step.
+
+`agent_states.py` draws the states. Which incarnation was started, and whether its exit still matters, is on disk
+(`run_state.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,17 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.control.agent_states import EDGES, AgentState
 from trainmaster.agent.control.exit_reporter import ExitReporter
-from trainmaster.agent.control.restart_pause import RestartPause
-from trainmaster.agent.control.slice_hosts import PeerShutdownWait
 from trainmaster.agent.control.stall_watch import StallWatch
+from trainmaster.agent.control.start_delay import StartDelay
 from trainmaster.agent.model.results import ProgramExit, SetupFailure
 from trainmaster.agent.model.vm_config import parse_directive, supersedes
 from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S, VmShutdownNotice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from trainmaster.agent.control.launcher import Launcher, RunningProgram
     from trainmaster.agent.control.run_state import RunState
@@ -59,23 +63,14 @@ class Agent:
             console,
             run_state.reported_causes,
             request_save=self._request_save,
-            report=self._report_maintenance,
+            report=run_state.report_maintenance,
             notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
         )
-        self._peer_wait = PeerShutdownWait(config)
         self._stall_watch = StallWatch(identity, inbox, console)
-        self._restart_pause = RestartPause()
+        self._start_delay = StartDelay(config)
+        self._state = AgentState.IDLE
         self._program: RunningProgram | None = None
-        self._running: IncarnationKey | None = None
-        self._save_requested: IncarnationKey | None = None
-        """The incarnation that was asked to save because its VM is about to stop."""
-        self._is_ended_on_purpose = False
-        """A directive ends the running program: its exit is not reported."""
-        self._is_setting_up = False
-        self._unreported_causes: list[str] = []
-        """Maintenance that was announced before the first directive; its incarnation is not known yet."""
-        self._is_shutting_down = False
-        self._is_finished = False
+        """The program of the incarnation that was started last, while it runs."""
 
     def run(self) -> None:
         """Run until the VM shuts down."""
@@ -85,7 +80,7 @@ class Agent:
         self._shutdown_notice.watch()
         self._reporter.start()
         self._console.log("Waiting for a directive.")
-        while not self._is_finished or not self._inbox.is_empty:
+        while self._state is not AgentState.FINISHED or not self._inbox.is_empty:
             self._inbox.handle_next()
         self._console.flush(FLUSH_S)
 
@@ -106,18 +101,15 @@ class Agent:
         if directive != current:
             self._console.log(f"Directive: {words}")
             self._run_state.set_desired(directive, is_running=self._program is not None)
-        self._peer_wait.on_directive(directive.key)
-        self._restart_pause.on_directive(directive)
+        self._start_delay.on_directive(directive)
         self._run_state.settle_previous_run(directive)
-        while self._unreported_causes:
-            self._run_state.report_maintenance(directive.key, self._unreported_causes.pop(0))
         self._reconcile()
 
     def _on_setup_done(self, result: SetupResult) -> None:
-        self._is_setting_up = False
-        if self._is_shutting_down:
+        if self._state is AgentState.FINISHED:
             return
         if isinstance(result, SetupFailure):
+            self._move(AgentState.IDLE)
             self._on_setup_failed(result)
         else:
             if not self._run_state.is_set_up:
@@ -127,24 +119,25 @@ class Agent:
 
     def _on_setup_failed(self, failure: SetupFailure) -> None:
         self._console.log(f"Setup failed ({failure.cause}): {failure.error['message']}")
-        desired = self._run_state.desired
-        if desired is None or desired.action != "run":
+        directive = self._run_state.next_start
+        if directive is None:
             return  # setup runs again when a directive asks for a run
-        self._run_state.mark_started(desired.key)
-        self._run_state.report_exit(
-            desired.key,
-            ProgramExit(failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause),
-        )
+        self._run_state.mark_started(directive.key)
+        program_exit = ProgramExit(failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause)
+        self._run_state.report_exit(directive.key, program_exit)
 
     def _on_program_ended(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
+        is_shutting_down = self._state is AgentState.SHUTTING_DOWN
+        # Exit status 0 makes no difference: a program that was asked to save and then exits has saved, not completed.
+        has_saved = self._state is AgentState.SAVING and self._shutdown_notice.is_announced
         self._program = None
-        self._running = None
+        self._move(AgentState.FINISHED if is_shutting_down else AgentState.IDLE)
         self._shutdown_notice.on_idle()
         self._stall_watch.stop()
-        if self._is_ended_on_purpose:
+        if self._run_state.is_closed:
             self._console.log(f"Module stopped as directed, with {program_exit.how}.")
-        elif self._is_vm_stopping(key):
-            self._exit_reporter.report_vm_stopping(key, program_exit, is_shutting_down=self._is_shutting_down)
+        elif is_shutting_down or has_saved:
+            self._exit_reporter.report_vm_stopping(key, program_exit)
         elif self._stall_watch.has_stalled(key):
             self._exit_reporter.report_stalled(key, program_exit)
         else:
@@ -152,9 +145,9 @@ class Agent:
         self._reconcile()
 
     def _on_shutdown(self) -> None:
-        if not self._is_shutting_down:
+        if self._state not in (AgentState.SHUTTING_DOWN, AgentState.FINISHED):
             self._console.log("The VM is shutting down.")
-            self._is_shutting_down = True
+            self._move(AgentState.FINISHED if self._program is None else AgentState.SHUTTING_DOWN)
             self._setup.cancel()
             self._launcher.cancel()
         self._reconcile()
@@ -163,53 +156,43 @@ class Agent:
 
     def _reconcile(self) -> None:
         """Take the next step from what runs to what is desired. Called after every event."""
-        desired = self._run_state.desired
+        if self._state in (AgentState.RUNNING, AgentState.SAVING) and self._run_state.is_closed:
+            self._move(AgentState.ENDING)
         if self._program is not None:
-            self._is_ended_on_purpose |= desired is None or desired.action != "run" or desired.key != self._running
-            if self._is_ended_on_purpose or self._is_shutting_down:
+            if self._state in (AgentState.ENDING, AgentState.SHUTTING_DOWN):
                 self._stall_watch.stop()
                 self._program.end(self._config.grace_s)
-        elif self._is_shutting_down:
+        elif self._state is AgentState.FINISHED:
             self._exit_reporter.report_delayed()
             self._reporter.flush(FLUSH_S)
-            self._is_finished = True
-        elif self._run_state.next_incarnation is not None and not self._is_setting_up:
-            self._is_setting_up = True
+        elif self._state is AgentState.IDLE and self._run_state.next_start is not None:
+            self._move(AgentState.SETTING_UP)
             self._inbox.start_thread(functools.partial(self._set_up, is_installed=self._run_state.is_set_up))
 
     def _start_when_allowed(self, secrets: Mapping[str, str]) -> None:
-        """Start the incarnation that is desired now, once no other host of the slice runs an older one, and after the
-        pause that its directive orders."""
-        key = self._run_state.next_incarnation
-        if key is None:
-            return
-        peers_s, pause_s = self._peer_wait.remaining_s, self._restart_pause.remaining_s
-        remaining_s = max(peers_s, pause_s)
-        if remaining_s:
-            purpose = (
-                "until the other hosts of the slice have stopped the previous incarnation"
-                if peers_s >= pause_s
-                else "before the restart, because the program failed soon after its start"
-            )
-            self._console.log(f"Waiting {remaining_s:.0f} s {purpose}.")
-            self._is_setting_up = True
+        """Start the incarnation that is desired now, once its delay is over."""
+        directive, remaining_s = self._run_state.next_start, self._start_delay.remaining_s
+        if directive is None:
+            self._move(AgentState.IDLE)
+        elif remaining_s:
+            self._console.log(f"Waiting {remaining_s:.0f} s {self._start_delay.purpose}.")
+            self._move(AgentState.PAUSING)
             self._inbox.post_later(remaining_s, functools.partial(self._on_setup_done, secrets))
         else:
-            self._start(key, secrets)
+            self._start(directive.key, secrets, directive.slices)
 
-    def _start(self, key: IncarnationKey, secrets: Mapping[str, str]) -> None:
+    def _start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> None:
         self._run_state.mark_started(key)
         self._reporter.report_ready(key)
-        self._is_ended_on_purpose = False
-        desired = self._run_state.desired
         try:
-            program = self._launcher.start(key, secrets, desired.slices if desired else ())
+            program = self._launcher.start(key, secrets, slices)
         except (OSError, ValueError) as error:  # arguments that are too long or contain a null character
+            self._move(AgentState.IDLE)
             details = {"type": type(error).__name__, "message": str(error), "frame": ""}
             self._run_state.report_exit(key, ProgramExit(126, error=details, tail=str(error)))
             return
         self._program = program
-        self._running = key
+        self._move(AgentState.RUNNING)
         self._stall_watch.start(key, program)
         self._inbox.start_thread(functools.partial(self._await_end, key, program))
 
@@ -217,24 +200,17 @@ class Agent:
         """Send the checkpoint signal to the program; return whether one is running."""
         if self._program is None:
             return False
-        self._save_requested = self._running
+        if self._state is AgentState.RUNNING:
+            self._move(AgentState.SAVING)
         self._console.log(f"Sending {self._config.checkpoint_signal.name} to the program, so that it saves its state.")
         self._program.notify(self._config.checkpoint_signal)
         return True
 
-    def _is_vm_stopping(self, key: IncarnationKey) -> bool:
-        """Return whether this incarnation ended because its VM stops.
-
-        True for exit status 0 as well: a program that was asked to save and then exits has saved, not completed.
-        """
-        return self._is_shutting_down or (self._shutdown_notice.is_announced and self._save_requested == key)
-
-    def _report_maintenance(self, cause: str) -> None:
-        desired = self._run_state.desired
-        if desired is None:
-            self._unreported_causes.append(cause)
-        else:
-            self._run_state.report_maintenance(desired.key, cause)
+    def _move(self, target: AgentState) -> None:
+        """Enter the next state. An edge that the table lacks is a bug, but must not end a training: it is logged."""
+        if (self._state, target) not in EDGES:
+            self._console.log(f"Unexpected change of the agent's state: {self._state.name} -> {target.name}.")
+        self._state = target
 
     # Other threads.
 

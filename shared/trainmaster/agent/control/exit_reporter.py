@@ -50,15 +50,11 @@ class ExitReporter:
         self._console.log(f"Module ended with {program_exit.how}, because it had stalled.")
         self._run_state.report_exit(key, replace(program_exit, cause="stalled"))
 
-    def report_vm_stopping(self, key: IncarnationKey, program_exit: ProgramExit, *, is_shutting_down: bool) -> None:
-        """Report a program that ended because its VM stops: later, unless the VM is already shutting down."""
+    def report_vm_stopping(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
+        """Report a program that ended because its VM stops: in DELAY_S, or at the next `report_delayed`."""
         self._console.log(f"Module ended with {program_exit.how}, because its VM is about to stop.")
-        caused_by_vm = replace(program_exit, cause="vm_stopping")
-        if is_shutting_down:
-            self._run_state.report_exit(key, caused_by_vm)
-        else:
-            self._delayed = (key, caused_by_vm)
-            self._inbox.post_later(DELAY_S, self.report_delayed)
+        self._delayed = (key, replace(program_exit, cause="vm_stopping"))
+        self._inbox.post_later(DELAY_S, self.report_delayed)
 
     def report_delayed(self) -> None:
         """Report the delayed exit now, unless another incarnation has started since."""

@@ -33,6 +33,8 @@ class RunState:
         self._console = console
         self._state = StoredState.load(file, instance_id)
         self._previous_run_settled = False
+        self._unreported_causes: list[str] = []
+        """Maintenance that was announced before the first directive: its incarnation is not known yet."""
 
     @property
     def desired(self) -> ReceivedDirective | None:
@@ -45,6 +47,11 @@ class RunState:
         return self._state.started
 
     @property
+    def is_closed(self) -> bool:
+        """Whether a directive ended the incarnation that was started last, so that its exit is not reported."""
+        return self._state.closed
+
+    @property
     def is_set_up(self) -> bool:
         """Whether the job's packages are installed on this VM."""
         return self._state.setup_done
@@ -54,12 +61,11 @@ class RunState:
         self._save()
 
     @property
-    def next_incarnation(self) -> IncarnationKey | None:
-        """The incarnation that should run and has not been started yet: each incarnation is started at most once."""
+    def next_start(self) -> ReceivedDirective | None:
+        """The directive, if it orders an incarnation that was not started yet: each one is started at most once."""
         desired = self._state.desired
-        if desired is None or desired.action != "run" or not supersedes(desired.key, self._state.started):
-            return None
-        return desired.key
+        is_start = desired is not None and desired.action == "run" and supersedes(desired.key, self._state.started)
+        return desired if is_start else None
 
     def set_desired(self, directive: ReceivedDirective, *, is_running: bool) -> None:
         """Store a directive that differs from the last one. `is_running`: the program is running."""
@@ -68,6 +74,8 @@ class RunState:
         if supersedes(directive.key, self._state.started) or (is_running and directive.action != "run"):
             self._close()
         self._save()
+        while self._unreported_causes:
+            self.report_maintenance(self._unreported_causes.pop(0))
 
     def mark_started(self, key: IncarnationKey) -> None:
         """Store that this incarnation is used up. Call it before the program starts."""
@@ -116,8 +124,13 @@ class RunState:
         """Causes of this VM's maintenance events that were accepted."""
         return list(self._state.announced)
 
-    def report_maintenance(self, key: IncarnationKey, cause: str) -> None:
-        self._reporter.report_maintenance(key, cause, functools.partial(self._on_maintenance_accepted, cause))
+    def report_maintenance(self, cause: str) -> None:
+        """Report it for the incarnation of the latest directive; at the first directive, if there was none yet."""
+        if self._state.desired is None:
+            self._unreported_causes.append(cause)
+        else:
+            accepted = functools.partial(self._on_maintenance_accepted, cause)
+            self._reporter.report_maintenance(self._state.desired.key, cause, accepted)
 
     def _send_exit(self, key: IncarnationKey, body: Mapping[str, object]) -> None:
         self._reporter.report_exit(key, body, self._on_exit_accepted)

@@ -1,34 +1,18 @@
-"""The hosts of a Cloud TPU slice: which host this is, and when the other hosts have stopped.
+"""The hosts of a Cloud TPU slice: which host this is.
 
 All hosts of a slice have the same metadata, and instance names that Google chose. Attributes that Cloud TPU adds
 identify each host. Source: the code of `torch_xla` and JAX that reads them.
-
-All hosts receive the next directive at about the same time, and each stops its running program. A host whose program
-failed has nothing to stop. If it started at once, it would meet programs of the previous incarnation on the other
-hosts, because all incarnations use the same addresses and ports. It therefore waits::
-
-    host 0   ──incarnation 1──✗         ·······························──incarnation 2──►
-    host 1   ──incarnation 1──────────── SIGTERM ≤ grace_s SIGKILL ····──incarnation 2──►
-                             directive received ◄──── wait ────►
 """
 
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost, VmRef
+from trainmaster.agent.model.vm_config import SliceHost, VmRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.model.vm_config import VmConfig
-
-FIRST = IncarnationKey(1, 1)
-DIRECTIVE_SKEW_MAX_S = 5.0
-"""How far apart in time the hosts of a slice receive a directive, with a margin. An estimate."""
 
 _LINE = re.compile(r"^([A-Z_]+):\s*['\"]?(.*?)['\"]?\s*$", re.MULTILINE)  # the YAML of tpu-env: flat, quoted text
 
@@ -51,27 +35,3 @@ def addresses_of(endpoints: str) -> tuple[str, ...]:
     """Return the addresses in ``HOST:UID:ADDRESS,…``, which is in the order of the hosts' numbers."""
     parts = [endpoint.split(":") for endpoint in endpoints.split(",")]
     return tuple(part[2] for part in parts if len(part) == 3)  # noqa: PLR2004
-
-
-class PeerShutdownWait:
-    """How long programs of earlier incarnations may still run on the other hosts of the slice.
-
-    There is no wait on a VM, or on a slice of one host.
-    """
-
-    def __init__(self, config: VmConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._duration_s = config.grace_s + DIRECTIVE_SKEW_MAX_S if config.hosts > 1 else 0.0
-        self._clock = clock
-        self._key = FIRST  # no program ran before the first incarnation
-        self._over_at = 0.0
-
-    def on_directive(self, key: IncarnationKey) -> None:
-        """Start the wait at the first directive for this incarnation: whatever its action, it ends older programs."""
-        if key != self._key:
-            self._key = key
-            self._over_at = self._clock() + self._duration_s
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until the wait is over; 0 if it is."""
-        return max(0.0, self._over_at - self._clock())

@@ -122,7 +122,7 @@ class VmConfig:
             project=stored["project"],
             job_id=stored["job_id"],
             task_type=stored["task_type"],
-            vm_names=expand_range(stored["vm_names"]),
+            vm_names=expand(stored["vm_names"]),
             vm_generation=stored["vm_generation"],
             tf_config=tf_config,
             cluster_spec=cluster_spec,
@@ -198,11 +198,8 @@ def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:
     return old is None or new > old
 
 
-def expand_range(texts: Any) -> list[str]:
-    """Return the texts of a number range (docs/interfaces.md, section 3); a list is returned as it is.
-
-    Raises KeyError or TypeError for anything else.
-    """
+def expand(texts: Any) -> list[str]:
+    """Return the texts of a number range, or of a list. Raises KeyError or TypeError for anything else."""
     if isinstance(texts, list):
         return texts
     first, count = int(texts["first"]), int(texts["count"])
@@ -213,4 +210,4 @@ def expand_cluster(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return TF_CONFIG or CLUSTER_SPEC with the addresses of all replicas; None if the program gets none."""
     if spec is None or "cluster" not in spec:
         return None if spec is None else dict(spec)
-    return {**spec, "cluster": {role: expand_range(addresses) for role, addresses in spec["cluster"].items()}}
+    return {**spec, "cluster": {role: expand(addresses) for role, addresses in spec["cluster"].items()}}

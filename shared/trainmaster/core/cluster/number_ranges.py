@@ -4,7 +4,7 @@
 
 With number ranges, the metadata of a VM does not grow with the number of replicas. Names of VMs, DNS names and
 placeholders of slices form such ranges. Other lists stay as they are. The agent expands the ranges
-(`trainmaster.agent.model.vm_config.expand_range`). docs/interfaces.md, section 3.
+(`trainmaster.agent.model.vm_config`). docs/interfaces.md, section 3.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ DIRECTIVE_S: Final = (0.02, 0.3)
 STOP_S: Final = (0.1, 3.0)
 """How long it takes to stop a program."""
 SLICE_RESTART_DELAY_S: Final = DIRECTIVE_S[1] + STOP_S[1]
-"""When a slice restarts, how long until no host runs the previous incarnation (`agent.control.slice_hosts`)."""
+"""When a slice restarts, how long until no host runs the previous incarnation (`agent.control.start_delay`)."""
 CHECKPOINT_S: Final = (0.5, 10.0)
 CHECKPOINTS_ON_NOTICE: Final = 0.5
 """Share of the programs that save a checkpoint and exit when the end of the VM is announced."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.agent.model.vm_config import expand_range
+from trainmaster.agent.model.vm_config import expand
 from trainmaster.core.cluster.number_ranges import as_number_range
 
 
@@ -21,7 +21,7 @@ def test_numbered_names_are_a_rule() -> None:
         "count": 1000,
         "tail": ".us-central1-a.c.p2.internal:2222",
     }
-    assert expand_range(rule) == names
+    assert expand(rule) == names
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_other_texts_stay_a_list(texts: list[str]) -> None:
 @given(st.text("ab-01", max_size=4), st.integers(0, 120), st.integers(0, 30), st.text("ab-01", max_size=4))
 def test_agent_expands_what_the_control_plane_sends(head: str, first: int, count: int, tail: str) -> None:
     texts = [f"{head}{number}{tail}" for number in range(first, first + count)]
-    assert expand_range(json.loads(json.dumps(as_number_range(texts)))) == texts
+    assert expand(json.loads(json.dumps(as_number_range(texts)))) == texts
 
 
 @given(st.lists(st.text("w01-", max_size=3), max_size=5))
 def test_any_list_survives(texts: list[str]) -> None:
-    assert expand_range(json.loads(json.dumps(as_number_range(texts)))) == texts
+    assert expand(json.loads(json.dumps(as_number_range(texts)))) == texts

@@ -1,0 +1,54 @@
+"""The states of the agent: which state may follow which, and why.
+
+::
+
+    IDLE ──► SETTING_UP ──► PAUSING ──► RUNNING ──► SAVING ──► ENDING
+                 └───────────────────────▲  └────────────────────▲
+    the start failed or is no longer ordered, or the program ended: ──► IDLE
+    the VM shuts down: with a program ──► SHUTTING_DOWN ──► FINISHED, otherwise ──► FINISHED
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Final
+
+
+class AgentState(Enum):
+    IDLE = "no program runs, and none is being prepared"
+    SETTING_UP = "a thread prepares the next start"
+    PAUSING = "the VM is set up, but other hosts of the slice still stop, or the directive orders a pause"
+    RUNNING = "the program runs"
+    SAVING = "the program runs, and was asked to save because the end of the VM was announced"
+    ENDING = "a directive ends the program: its exit is not reported"
+    SHUTTING_DOWN = "the shutdown of the VM ends the program: its exit is reported, unless a directive ends it, too"
+    FINISHED = "the VM shuts down, and no program runs: the agent handles the remaining events, and exits"
+
+
+S = AgentState
+
+EDGES: Final = {
+    (S.IDLE, S.SETTING_UP): "the directive orders an incarnation that was not started yet",
+    (S.IDLE, S.FINISHED): "the VM shuts down",
+    (S.SETTING_UP, S.IDLE): "the setup or the start failed, or a directive of meanwhile orders no start",
+    (S.SETTING_UP, S.PAUSING): "set up, but the start must wait",
+    (S.SETTING_UP, S.RUNNING): "set up, and the program was started",
+    (S.SETTING_UP, S.FINISHED): "the VM shuts down: the setup is cancelled",
+    (S.PAUSING, S.IDLE): "the start failed, or a directive of meanwhile orders no start",
+    (S.PAUSING, S.PAUSING): "a directive of meanwhile orders another incarnation, which must wait longer",
+    (S.PAUSING, S.RUNNING): "the pause is over, and the program was started",
+    (S.PAUSING, S.FINISHED): "the VM shuts down",
+    (S.RUNNING, S.IDLE): "the program ended by itself, or because it had stalled",
+    (S.RUNNING, S.SAVING): "the end of the VM was announced",
+    (S.RUNNING, S.ENDING): "a directive orders another incarnation, or none",
+    (S.RUNNING, S.SHUTTING_DOWN): "the VM shuts down",
+    (S.SAVING, S.IDLE): "the program ended, usually because it had saved",
+    (S.SAVING, S.ENDING): "a directive orders another incarnation, or none",
+    (S.SAVING, S.SHUTTING_DOWN): "the VM shuts down before the program has saved and ended",
+    (S.ENDING, S.IDLE): "the program ended",
+    (S.ENDING, S.SHUTTING_DOWN): "the VM shuts down before the program has ended",
+    (S.SHUTTING_DOWN, S.FINISHED): "the program ended",
+}

@@ -1,0 +1,53 @@
+"""Why a start must wait: for the other hosts of a slice, or for a program that keeps failing soon after its start.
+
+All hosts of a slice receive the next directive at about the same time, and each stops its running program. A host whose
+program failed has nothing to stop. If it started at once, it would meet programs of the previous incarnation on the
+other hosts, because all incarnations use the same addresses and ports. It therefore waits::
+
+    host 0   ──incarnation 1──✗         ·······························──incarnation 2──►
+    host 1   ──incarnation 1──────────── SIGTERM ≤ grace_s SIGKILL ····──incarnation 2──►
+                             directive received ◄──── wait ────►
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.model.vm_config import IncarnationKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainmaster.agent.model.vm_config import ReceivedDirective, VmConfig
+
+FIRST = IncarnationKey(1, 1)  # no program ran before it
+DIRECTIVE_SKEW_MAX_S = 5.0
+"""How far apart in time the hosts of a slice receive a directive, with a margin. An estimate."""
+
+
+class StartDelay:
+    """Counts from the first directive for an incarnation: whatever its action, it ends older programs."""
+
+    def __init__(self, config: VmConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._peers_s = config.grace_s + DIRECTIVE_SKEW_MAX_S if config.hosts > 1 else 0.0
+        self._clock = clock
+        self._key: IncarnationKey | None = None
+        self._peers_stopped_at = self._pause_over_at = 0.0
+
+    def on_directive(self, directive: ReceivedDirective) -> None:
+        if directive.key != self._key:
+            self._key = directive.key
+            self._peers_stopped_at = self._clock() + (self._peers_s if directive.key != FIRST else 0.0)
+            self._pause_over_at = self._clock() + directive.pause_s
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the start is allowed; 0 if it is."""
+        return max(0.0, max(self._peers_stopped_at, self._pause_over_at) - self._clock())
+
+    @property
+    def purpose(self) -> str:
+        if self._peers_stopped_at >= self._pause_over_at:
+            return "until the other hosts of the slice have stopped the previous incarnation"
+        return "before the restart, because the program failed soon after its start"

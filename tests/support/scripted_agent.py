@@ -1,0 +1,211 @@
+"""The agent's decisions on a written history: one VM with fakes of setup, program, Pub/Sub and metadata server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+from tests.integration.agent.support.vm import agent_identity
+from trainmaster.agent.control.agent import Agent
+from trainmaster.agent.control.agent_states import AgentState
+from trainmaster.agent.control.launcher import Launcher
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.results import ProgramExit, SetupFailure
+from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.reporting.events import EventReporter
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.setup.setup import Setup
+
+RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD = "run the next", "run the next after a pause", "run what was held", "hold"
+SET_UP, SETUP_FAILS, SETUP_START_FAILS = "setup ends", "setup fails", "setup ends, start fails"
+TIMER, TIMER_START_FAILS = "a timer fires", "a timer fires, start fails"
+PROGRAM_ENDS, PREEMPTED, SHUTDOWN = "the program ends", "the VM is preempted", "the VM shuts down"
+MAINTENANCE, CANCELLED = "maintenance is announced", "maintenance is cancelled"
+EVENTS = (
+    *(RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD, SET_UP, SETUP_FAILS, SETUP_START_FAILS, TIMER, TIMER_START_FAILS),
+    *(PROGRAM_ENDS, PREEMPTED, SHUTDOWN, MAINTENANCE, CANCELLED),
+)
+
+
+class EndOfHistoryError(Exception):
+    pass
+
+
+class ScriptedInbox(Inbox):
+    """Lets the next event of the history happen instead of waiting for one."""
+
+    def __init__(self, happen_next: Callable[[], None]) -> None:
+        super().__init__(MetadataServer("127.0.0.1:1"))
+        self._happen_next = happen_next
+        self.watchers: dict[str, Callable[[str], None]] = {}
+        self.threads: list[Callable[[], None]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.shut_down: Callable[[], None] = lambda: None
+
+    def watch(self, path: str, handler: Callable[[str], None], *, is_optional: bool = False) -> None:
+        self.watchers[path] = handler
+
+    def on_shutdown(self, handler: Callable[[], None]) -> None:
+        self.shut_down = handler
+
+    def start_thread(self, work: Callable[[], None]) -> None:
+        self.threads.append(work)
+
+    def post_later(self, delay_s: float, handler: Callable[[], None]) -> None:
+        self.timers.append((delay_s, handler))
+
+    def handle_next(self) -> None:
+        if self.is_empty:
+            self._happen_next()
+        else:
+            super().handle_next()
+
+
+class RecordingReporter(EventReporter):
+    """Records events instead of publishing them."""
+
+    def __init__(self, facts: list[str]) -> None:
+        self._facts = facts
+
+    def start(self) -> None:
+        pass
+
+    def report_ready(self, key: IncarnationKey) -> None:
+        self._facts.append(f"ready {key.incarnation}")
+
+    def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
+        self._facts.append(f"{details['cause']} {key.incarnation}")
+
+    def report_maintenance(self, key: IncarnationKey, cause: str, accepted: Callable[[], None]) -> None:
+        self._facts.append(f"{cause} {key.incarnation}")
+
+    def drop_before(self, key: IncarnationKey) -> None:
+        pass
+
+    def flush(self, timeout: float) -> None:
+        self._facts.append("flushed")
+
+
+class RecordingConsole(Console):
+    def __init__(self) -> None:
+        super().__init__(-1)
+        self.lines: list[str] = []
+
+    def log(self, text: str) -> None:
+        self.lines.append(text)
+
+
+class RecordingAgent(Agent):
+    """Records the edges that it takes."""
+
+    edges: set[tuple[AgentState, AgentState]]
+
+    def _move(self, target: AgentState) -> None:
+        self.edges.add((self._state, target))
+        super()._move(target)
+
+
+class ScriptedVm:
+    """The VM around one agent. It is the agent's setup, its launcher and its program, too."""
+
+    command = ()
+
+    def __init__(self) -> None:
+        self.facts: list[str] = []
+        """What the agent did, in order."""
+        self.console = RecordingConsole()
+        self.inbox = ScriptedInbox(self._happen_next)
+        self._history: list[str] = []
+        self._event = ""
+        self._incarnation = 0
+        self._running: IncarnationKey | None = None
+        reporter = RecordingReporter(self.facts)
+        # This path cannot be written, which the agent must survive; a real file would be slow here.
+        run_state = RunState(Path("no-such-folder/state.json"), "1", reporter, self.console)
+        self.agent = RecordingAgent(
+            identity=agent_identity(),
+            inbox=self.inbox,
+            reporter=reporter,
+            run_state=run_state,
+            setup=cast("Setup", self),
+            launcher=cast("Launcher", self),
+            console=self.console,
+        )
+        self.agent.edges = set()
+
+    def run(self, *history: str) -> ScriptedVm:
+        """Run the agent through these events. An event that cannot happen at its turn is left out."""
+        self._history = list(history)
+        try:
+            self.agent.run()
+        except EndOfHistoryError:
+            return self
+        self.facts.append("agent exits")
+        return self
+
+    def _happen_next(self) -> None:
+        if not self._history:
+            raise EndOfHistoryError
+        event = self._event = self._history.pop(0)
+        watchers, threads, timers = self.inbox.watchers, self.inbox.threads, self.inbox.timers
+        if event in (RUN, RUN_AFTER_PAUSE):
+            self._incarnation += 1
+            self._direct("run", pause_s=1e9 if event == RUN_AFTER_PAUSE else 0)
+        elif event in (RUN_HELD, HOLD) and self._incarnation:
+            self._direct("hold" if event == HOLD else "run")
+        elif (event in (SET_UP, SETUP_FAILS, SETUP_START_FAILS) and threads and self._running is None) or (
+            event == PROGRAM_ENDS and self._running
+        ):
+            threads.pop()()
+        elif event in (TIMER, TIMER_START_FAILS) and timers:
+            timers.pop(0)[1]()
+        elif event in (MAINTENANCE, CANCELLED):
+            window = datetime.now(UTC) + timedelta(seconds=3000)
+            text = "NONE" if event == CANCELLED else json.dumps({"window_start_time": f"{window:%Y-%m-%dT%H:%M:%S}Z"})
+            watchers["instance/upcoming-maintenance?alt=json"](text)
+        elif event == PREEMPTED:
+            watchers["instance/preempted"]("TRUE")
+        elif event == SHUTDOWN:
+            self.inbox.shut_down()
+            if self._history:
+                self._happen_next()  # an agent that has finished still handles what came at the same time
+
+    def _direct(self, action: str, **more: float) -> None:
+        directive = {"attempt": 1, "incarnation": self._incarnation, "action": action, **more}
+        self.inbox.watchers["instance/attributes/trainmaster-directive"](json.dumps(directive))
+
+    # The setup, the launcher and the program.
+
+    def clean_up(self) -> None:
+        pass
+
+    def prepare(self, *, is_installed: bool) -> Mapping[str, str] | SetupFailure:
+        if self._event == SETUP_FAILS:
+            return SetupFailure("setup", 1, {"type": "", "message": "", "frame": ""}, "")
+        return {}
+
+    def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> ScriptedVm:
+        if self._event in (SETUP_START_FAILS, TIMER_START_FAILS):
+            raise OSError("argument list too long")
+        assert self._running is None, "two programs run at the same time"
+        self._running = key
+        self.facts.append(f"start {key.incarnation}")
+        return self
+
+    def wait(self, key: IncarnationKey, program: ScriptedVm) -> ProgramExit:
+        self._running = None
+        return ProgramExit(1)
+
+    def notify(self, number: int) -> None:
+        self.facts.append("save")
+
+    def end(self, grace_s: float) -> None:
+        self.facts.append("end")
+
+    def cancel(self) -> None:
+        pass

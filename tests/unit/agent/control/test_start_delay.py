@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from tests.integration.agent.support.vm import agent_identity
+from trainmaster.agent.control.start_delay import StartDelay
+from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, SliceHost, VmConfig
+
+SLICE = agent_identity(SliceHost(1, ()), hosts=2, grace_s=25).config
+VM = agent_identity(grace_s=25).config
+
+
+class Delay:
+    """A delay whose time a test sets."""
+
+    def __init__(self, config: VmConfig) -> None:
+        self.now = 100.0
+        self._delay = StartDelay(config, lambda: self.now)
+
+    def after(self, attempt: int, incarnation: int, pause_s: float = 0.0) -> float:
+        """Return the delay that remains after this directive."""
+        self._delay.on_directive(ReceivedDirective(IncarnationKey(attempt, incarnation), "run", (), pause_s))
+        return self._delay.remaining_s
+
+    @property
+    def purpose(self) -> str:
+        return self._delay.purpose
+
+
+def test_delay_of_a_slice_counts_from_the_first_directive_for_an_incarnation() -> None:
+    delay = Delay(SLICE)
+    assert delay.after(1, 1) == 0, "no program ran before the first incarnation"
+    assert delay.after(1, 2) == 30
+    delay.now = 120.0
+    assert delay.after(1, 2) == 10, "first held, now to be run: the hold already ended the older programs"
+    delay.now = 131.0
+    assert delay.after(1, 2) == 0
+    assert delay.after(2, 1) == 30
+
+
+def test_delay_of_a_vm_is_the_pause_that_its_directive_orders() -> None:
+    delay = Delay(VM)
+    assert delay.after(1, 2) == 0
+    assert delay.after(1, 3, pause_s=8) == 8
+    delay.now = 107.0
+    assert delay.after(1, 3, pause_s=8) == 1
+
+
+def test_longer_delay_counts_and_gives_the_purpose() -> None:
+    delay = Delay(SLICE)
+    assert delay.after(1, 2, pause_s=8) == 30
+    assert "other hosts" in delay.purpose
+    assert delay.after(1, 3, pause_s=64) == 64
+    assert "failed soon" in delay.purpose
