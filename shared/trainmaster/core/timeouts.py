@@ -36,12 +36,16 @@ limit of 1,500 reads per minute allows. A larger gang is read in several reconci
 REBOOT_INTERVAL_MIN: Final = timedelta(hours=1)
 """A second reboot of a replica's VM within this time is treated as the program's fault, and is charged."""
 
+EARLY_LOSS_AGE_MAX: Final = timedelta(minutes=10)
+"""A VM that is lost earlier after its agent's first report counts as an early loss, too: a program rarely saves a
+checkpoint earlier (`QUICK_FAILURE_MAX_S`), so such VMs are paid without progress."""
+
 EARLY_LOSSES_PER_ZONE: Final = 3
-"""VMs of a replica that may be lost in a row before their agents report, until the next zone is tried. The first loss
+"""VMs of a replica that may be lost early in a row until the next zone is tried. The first loss
 may be chance; after three, the zone takes Spot VMs away as fast as it creates them."""
 
 EARLY_LOSSES_MAX: Final = 30
-"""VMs of a replica that may be lost in a row before their agents report, in all zones, until the job fails. With the
+"""VMs of a replica that may be lost early in a row, in all zones, until the job fails. With the
 pauses between them that is at least six hours: longer than most shortages, and at most 30 boots are paid."""
 
 # Rule 7: collateral exits

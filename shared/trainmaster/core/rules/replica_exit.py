@@ -76,6 +76,7 @@ def _vm_stopping(case: Case) -> Decision | None:
         cause,
         Reason.VM_STOPPING,
         case.event.at,
+        case.now,
         measurement=case.event.measurement,
     )
 
