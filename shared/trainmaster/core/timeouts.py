@@ -23,7 +23,11 @@ EXIT_REPORT_DELAY_MAX: Final = timedelta(seconds=10)
 STARTUP_TIMEOUT_S: Final = 20 * 60
 """How long an incarnation that was ordered on a running VM may take until the agent reports it ready: a minute for the
 boot, several for packages, the largest of which are gigabytes. An agent that cannot set up reports that itself; this
-timeout is for an agent that reports nothing."""
+timeout is for an agent that reports nothing: a fresh heartbeat suspends it."""
+
+SETUP_MAX_S: Final = 3 * 3600
+"""How long it may take in spite of fresh heartbeats. Packages that are built from source and the largest images take an
+hour; pip or the container engine may also hang beside an agent that works."""
 
 AGENT_TIMEOUT: Final = timedelta(minutes=15)
 """How long the agent of a running replica may write no heartbeat. An agent writes one every minute, and restarts within

@@ -12,8 +12,10 @@ from trainmaster.core.reconcile.steps import ReportLoss
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 
 
-def find_startup_timeouts(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[ReportLoss, ...]:
-    """Return the replicas whose VM has carried the directive of the current incarnation for `STARTUP_TIMEOUT_S`.
+def find_startup_timeouts(
+    state: State, vms: tuple[Vm, ...], now: datetime, after_s: float = STARTUP_TIMEOUT_S
+) -> tuple[ReportLoss, ...]:
+    """Return the replicas whose VM has carried the directive of the current incarnation for `after_s`.
 
     The time counts from the latest of these moments: the incarnation was ordered; the VM became RUNNING; for a held
     replica, the last peer became ready; in a job of several TPU slices, the last slice became RUNNING. Neither a slow
@@ -30,7 +32,7 @@ def find_startup_timeouts(state: State, vms: tuple[Vm, ...], now: datetime) -> t
         moments = [target.replica.ordered_at, vm.started_at, *slices_started]
         if target.replica.state is ReplicaState.HELD:
             moments += [peer.ready_at for peer in state.replicas if peer.ready_at]
-        if now - max(moments) >= timedelta(seconds=STARTUP_TIMEOUT_S):
+        if now - max(moments) >= timedelta(seconds=after_s):
             timeouts.append(ReportLoss(target.replica, target.name, vm, LossCause.STARTUP_TIMEOUT))
     return tuple(timeouts)
 
