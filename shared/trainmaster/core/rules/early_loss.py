@@ -50,14 +50,13 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
     zone_index = _zone_index(job, replica)
     if zone_index == job.placement.zone_index:
         return None
-    zone, placement = job.plan.zones[zone_index], job.placement
+    zone, placement, pause = job.plan.zones[zone_index], job.placement, _pause(losses)
     if is_whole_gang_requested(state) and not (job.plan.restart_job_on_worker_restart and replica.ever_ready):
-        pause = _pause(losses)
         text = f"{series}: trying {zone} in {pause.total_seconds():.0f} s, free of charge."
         action = ContinueProvisioning(zone_index, placement.round + 1, placement.since, now + pause, lost=replica.key)
         return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, action)
-    text = f"{series}: the whole job moves to {zone}, free of charge."
-    rerun = RerunJob(Budget.FREE, zone_index, lost=replica.key, is_vm_taken=True)
+    text = f"{series}: the whole job moves to {zone} in {pause.total_seconds():.0f} s, free of charge."
+    rerun = RerunJob(Budget.FREE, zone_index, lost=replica.key, is_vm_taken=True, next_at=now + pause)
     return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, rerun)
 
 

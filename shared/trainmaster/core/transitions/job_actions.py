@@ -109,7 +109,7 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
     only_optional = job.placement.only_optional and action.next_at is None
     placement = replace(job.placement, since=None, next_at=action.next_at, only_optional=only_optional, problem="")
     if action.zone_index is not None:
-        placement = Placement(action.zone_index, placement.round + 1, since=job.placement.since or now)
+        placement = Placement(action.zone_index, placement.round + 1, job.placement.since or now, action.next_at)
     rerun = replace(
         job,
         attempt=attempt,

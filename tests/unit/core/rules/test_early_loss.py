@@ -179,6 +179,7 @@ def test_third_loss_soon_after_a_report_reruns_a_running_job_in_the_next_zone() 
     decision, state = lose(state, at(30))
     assert (decision, state.job.zone) == ("4 rerun_job vms_lost_early", "us-central1-b")
     assert (worker(state).early_losses, worker(state).early_losses_in_zone, worker(state).vm_since) == (3, 0, None)
+    assert state.job.placement.next_at == at(30) + 2 * RETRY_MIN
 
 
 def test_exit_while_a_young_vm_shuts_down_is_an_early_loss() -> None:
