@@ -11,8 +11,8 @@ their own variables.
     a VM or launcher      Trainmaster replaces or restarts it under the same name; the other nodes' ranks wait for it
     the first VM          the rendezvous is lost with it: all launchers exit, and Trainmaster restarts them
 
-A launcher that gives up exits with its rank's status and prints the rank's traceback last. Trainmaster therefore judges
-the trainer's failure instead of a `ChildFailedError` that is the same for all failures.
+A launcher that gives up exits with its rank's status, so that the job's exit policy applies to it. `torchrun` itself
+always exits with status 1.
 """
 
 import argparse

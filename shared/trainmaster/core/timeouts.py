@@ -23,7 +23,11 @@ EXIT_REPORT_DELAY_MAX: Final = timedelta(seconds=10)
 STARTUP_TIMEOUT_S: Final = 20 * 60
 """How long an incarnation that was ordered on a running VM may take until the agent reports it ready: a minute for the
 boot, several for packages, the largest of which are gigabytes. An agent that cannot set up reports that itself; this
-timeout is for an agent that reports nothing."""
+timeout is for an agent that reports nothing: a fresh heartbeat suspends it."""
+
+SETUP_MAX_S: Final = 3 * 3600
+"""How long it may take in spite of fresh heartbeats. Packages that are built from source and the largest images take an
+hour; pip or the container engine may also hang beside an agent that works."""
 
 AGENT_TIMEOUT: Final = timedelta(minutes=15)
 """How long the agent of a running replica may write no heartbeat. An agent writes one every minute, and restarts within
@@ -36,12 +40,16 @@ limit of 1,500 reads per minute allows. A larger gang is read in several reconci
 REBOOT_INTERVAL_MIN: Final = timedelta(hours=1)
 """A second reboot of a replica's VM within this time is treated as the program's fault, and is charged."""
 
+EARLY_LOSS_AGE_MAX: Final = timedelta(minutes=10)
+"""A VM that is lost earlier after its agent's first report counts as an early loss, too: a program rarely saves a
+checkpoint earlier (`QUICK_FAILURE_MAX_S`), so such VMs are paid without progress."""
+
 EARLY_LOSSES_PER_ZONE: Final = 3
-"""VMs of a replica that may be lost in a row before their agents report, until the next zone is tried. The first loss
+"""VMs of a replica that may be lost early in a row until the next zone is tried. The first loss
 may be chance; after three, the zone takes Spot VMs away as fast as it creates them."""
 
 EARLY_LOSSES_MAX: Final = 30
-"""VMs of a replica that may be lost in a row before their agents report, in all zones, until the job fails. With the
+"""VMs of a replica that may be lost early in a row, in all zones, until the job fails. With the
 pauses between them that is at least six hours: longer than most shortages, and at most 30 boots are paid."""
 
 # Rule 7: collateral exits

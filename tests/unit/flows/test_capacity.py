@@ -16,7 +16,7 @@ from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.core.timeouts import STOCKOUT_MEMORY
+from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX, STOCKOUT_MEMORY
 from trainmaster.flows.commit.record import record
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
@@ -74,6 +74,8 @@ def spot_plan(workers: int = 2, **changes: object) -> Plan:
 
 
 def preempt(world: World, replica_id: ReplicaId) -> None:
+    """Preempt a VM that has lived too long for an early loss."""
+    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
     world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
     world.send("vm-ready", replica_id)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from tests.support.counting import Counts, counting_fleet
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from tests.unit.flows.sweep_helpers import audit_log_entry, deliver_entry
@@ -10,8 +15,11 @@ from trainmaster.core.events import IncarnationRef, VmLost, VmRef
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
+from trainmaster.core.reconcile import heartbeat
+from trainmaster.core.timeouts import AGENT_TIMEOUT, SETUP_MAX_S, STARTUP_TIMEOUT_S
+from trainmaster.flows import provision
 from trainmaster.flows.commit.record import record
+from trainmaster.messaging.internal_requests import ProvisionRequest
 
 
 def times_out_after(world: World, seconds: float) -> bool:
@@ -38,6 +46,69 @@ def test_replica_without_a_report_gets_another_vm_after_the_startup_timeout(worl
     world.send("vm-ready", WORKER_0)
     assert world.state == "RUNNING"
     world.check()
+
+
+def set_up_slowly(world: World, seconds: float) -> bool:
+    """Let the agents write heartbeats while they set up. Return whether the sweep found a startup timeout."""
+    found = False
+    for _ in range(int(seconds) // 60):
+        for vm in world.vms:
+            world.fleet.beat(vm.name)
+        found |= times_out_after(world, 60)
+    return found
+
+
+def test_set_up_with_heartbeats_may_take_longer_than_the_startup_timeout(world: World) -> None:
+    world.submit()
+    world.deliver()
+    assert not set_up_slowly(world, SETUP_MAX_S - 60)
+    world.report_all_ready()
+    assert (world.state, world.replica(WORKER_0).vm_generation) == ("RUNNING", 1)
+    world.check()
+
+
+def test_set_up_that_hangs_beside_its_heartbeats_ends(world: World) -> None:
+    world.submit()
+    world.deliver()
+    assert not set_up_slowly(world, SETUP_MAX_S - 60)
+    assert set_up_slowly(world, 60)
+    world.check()
+
+
+def test_vm_whose_heartbeats_end_during_the_set_up_times_out(world: World) -> None:
+    world.submit()
+    world.deliver()
+    assert not set_up_slowly(world, STARTUP_TIMEOUT_S)
+    assert not times_out_after(world, AGENT_TIMEOUT.total_seconds() - 61)
+    assert times_out_after(world, 1)
+    world.check()
+
+
+def test_heartbeat_of_one_vm_suspends_only_its_own_timeout(world: World) -> None:
+    world.submit()
+    world.deliver()
+    world.wait(STARTUP_TIMEOUT_S - 10)
+    world.fleet.beat(world.vm(WORKER_0).name)
+    assert times_out_after(world, 10)
+    assert [world.replica(replica_id).vm_generation for replica_id in (CHIEF, WORKER_0, WORKER_1)] == [2, 1, 2]
+    world.check()
+
+
+def test_heartbeats_of_starting_vms_are_read_only_after_the_timeout_and_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "HEARTBEATS_READ_MAX", 2)
+    counts = Counts()
+    fleet_deps = replace(world.fleet_deps, fleet=counting_fleet(world.fleet, counts))
+    world.submit()
+    world.deliver()
+    for reads, seconds in ((0, STARTUP_TIMEOUT_S - 60), (2, 60), (3, 60)):
+        world.wait(seconds)
+        for vm in world.vms:
+            world.fleet.beat(vm.name)
+        provision.handle(ProvisionRequest(world.job_id), fleet_deps, world.deps)
+        assert counts.calls["last_heartbeat"] == reads
+    assert {vm.vm_generation for vm in world.vms} == {1}
 
 
 def test_restart_without_a_report_gets_another_vm(running: World) -> None:

@@ -15,18 +15,30 @@ TRAILING_LINES_MAX = 200  # if more output follows a traceback, the program did 
 
 _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
-# Prefixes of launchers: "[rank0]: ", "(RayTrainWorker pid=7) ", pip's indentation.
-_PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|\([^)]*\))*")
+# Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's indentation.
+_PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
-    rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\d\d\d\d-\d\d-\d\d[ T]"  # log lines
-    r"|Exception ignored |\s*\+-|\[end of output\]"  # of Python, of an exception group's members, of pip
+    rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\[?\d\d\d\d-\d\d-\d\d[ T]"  # log lines
+    r"|Exception ignored |\s*\+-|\[end of output\]|-{60}"  # of Python, an exception group's members, pip, mpirun
 )
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
 _LIBRARIES = re.compile(r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)")
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
+# Errors with which launchers report that a worker failed: torchrun and accelerate, torch.multiprocessing, Ray.
+_LAUNCHER_TYPES = (
+    *("ChildFailedError", "ProcessExitedException", "ProcessRaisedException"),
+    *("TrainingFailedError", "WorkerGroupError", "TuneError", "RayActorError", "ActorDiedError", "WorkerCrashedError"),
+)
+# accelerate, deepspeed and modules of users: a command that runs Python or a launcher. horovodrun: its own messages.
+# Functions of accelerate that run any other command end with "_launcher".
+_LAUNCHED = re.compile(
+    r"Command .*\b(?:python[\d.]*|torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\b"
+    r"|Horovod detected that one or more processes exited|mpirun failed with exit code"
+)
+_ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
@@ -36,18 +48,40 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
 
     None if the output does not end with a Python error. The frame is empty if Python printed none, as for a module that
     does not exist. Among chained exceptions the last one counts, since it ended the program; the types of the others
-    are its causes. `package` is the top-level package of the program: it is installed like a library, but its frames
-    are the program's own.
+    are its causes. The error of a launcher does not count, but the last one that a worker printed before it, or the
+    last one of the rank that torchrun calls the root cause. `package` is the top-level package of the program: it is
+    installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n")]
+    end = len(lines)
+    latest: dict[str, Any] | None = None
+    root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
     for start in range(len(lines) - 1, -1, -1):
         prefix = _prefix_of(lines[start])
-        if prefix is not None and not (start and "Exception ignored" in lines[start - 1]):
-            error = _read_traceback(lines, start + 1, prefix, package)
-            if error is not None:
-                causes = _read_causes(lines, start)
-                return {**error, "causes": causes} if causes else error
-    return _find_bare_error(lines)
+        if prefix is None or (start and "Exception ignored" in lines[start - 1]):
+            continue
+        error = _read_traceback(lines[:end], start + 1, prefix, package)
+        if error is None:
+            continue
+        if _is_launchers(error) and latest is None:
+            root_cause = _ROOT_CAUSE.search("\n".join(lines[start:end]))
+            root_prefix = f"[rank{root_cause.group(1)}]: " if root_cause else ""
+            end = start
+            continue
+        causes = _read_causes(lines, start)
+        error = {**error, "causes": causes} if causes else error
+        if prefix.startswith(root_prefix):
+            return error
+        latest = latest or error
+    return latest or _find_bare_error(lines[:end])
+
+
+def _is_launchers(error: dict[str, Any]) -> bool:
+    """Return whether the error only says that a worker failed, whose own error says why."""
+    name = error["type"].rpartition(".")[2]
+    if name in ("CalledProcessError", "RuntimeError"):
+        return error["frame"].endswith("_launcher") or bool(_LAUNCHED.match(error["message"]))
+    return name in _LAUNCHER_TYPES
 
 
 def _read_causes(lines: list[str], start: int) -> list[str]:

@@ -49,7 +49,7 @@ class ContinueProvisioning:
     next_at: datetime | None = None
     """Earliest time of the next request; None: at once."""
     lost: str | None = None
-    """Replica whose VM was lost before its agent reported; another VM is requested for it."""
+    """Replica whose VM was lost early; another VM is requested for it."""
     only_optional: bool = False
     """Whether only optional VMs are missing. Required VMs do not wait until `next_at`."""
     problem: str = ""
@@ -70,6 +70,10 @@ class RerunJob:
     is_vm_taken: bool = False
     """Whether that VM was lost; False: Trainmaster gave it up, because its agent did not report or its zone was
     wrong."""
+    is_early: bool = False
+    """Whether that VM was lost before its agent reported, or soon after."""
+    next_at: datetime | None = None
+    """Earliest time of the next request for VMs, after several early losses in a row; None: at once."""
     blame: Blame = Blame.OWN
     """Party at fault by the evidence of the charged exit."""
     exited_at: datetime | None = None

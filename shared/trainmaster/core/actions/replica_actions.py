@@ -22,6 +22,9 @@ class MarkReady:
     """When the program started, by the agent's clock."""
     host_vm: HostVm | None = None
     """The machine of the slice's host that reported."""
+    vm_since: datetime | None = None
+    """When the agent first reported from this VM. None in entries of earlier releases: the report ended the series of
+    early losses."""
     kind: Literal["mark_ready"] = "mark_ready"
 
 
@@ -112,7 +115,9 @@ class ReplaceVm:
     """Whether the VM was lost; False: Trainmaster gave it up, because its agent did not report or its zone was
     wrong."""
     is_early: bool = False
-    """Whether the VM was lost before its agent reported."""
+    """Whether the VM was lost before its agent reported, or soon after."""
+    next_at: datetime | None = None
+    """Earliest time of the next request for VMs, after several early losses in a row; None: it stays."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
     kind: Literal["replace_vm"] = "replace_vm"

@@ -113,8 +113,10 @@ class Replica:
     """Its collateral exits in this attempt."""
     startup_timeouts: int = 0
     """Startup timeouts since the agent last reported."""
+    vm_since: datetime | None = None
+    """When the agent of the current VM first reported. None: it has not, or an earlier release recorded the report."""
     early_losses: int = 0
-    """VMs lost in a row before their agents reported, over all attempts."""
+    """VMs lost early in a row, over all attempts: before their agents reported, or soon after."""
     early_losses_in_zone: int = 0
     """The part of `early_losses` in the current zone."""
     ready_at: datetime | None = None

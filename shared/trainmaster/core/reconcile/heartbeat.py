@@ -1,21 +1,27 @@
-"""Silent agents: running replicas whose agent is gone or hangs with its VM. No event reports such a failure.
+"""Heartbeats: running replicas whose agent is gone or hangs with its VM, and set-ups that take long.
 
 An agent writes the time to a guest attribute of its VM every minute. Listings do not show guest attributes, and reading
-one is a call, so only a reconciliation that the sweep requested reads them, at most `HEARTBEATS_READ_MAX` of them.
+one is a call, so only a reconciliation that the sweep requested reads those of running replicas, at most
+`HEARTBEATS_READ_MAX` of them. Those of VMs that are set up are read after the startup timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import TypeGuard, TypeVar
 
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.attention import FULL_RECONCILIATION_MINUTES
-from trainmaster.core.reconcile.steps import ReportLoss
-from trainmaster.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX
+from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
+from trainmaster.core.reconcile.steps import ReportLoss, Step, Steps
+from trainmaster.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX, SETUP_MAX_S
+
+T = TypeVar("T")
 
 
 def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[tuple[Replica, Vm], ...]:
@@ -33,9 +39,35 @@ def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime) -> tupl
         for replica in state.replicas
         if (vm := vm_by_name.get(vm_name(job.job_id, replica.replica_id))) and _has_run_long(replica, vm, now)
     ]
-    parts = -(-len(running) // HEARTBEATS_READ_MAX)
-    part = int(now.timestamp()) // (60 * FULL_RECONCILIATION_MINUTES) % max(parts, 1)
-    return tuple(running[part::parts]) if running else ()
+    return part_to_read(running, now, FULL_RECONCILIATION_MINUTES)
+
+
+def part_to_read(items: Sequence[T], now: datetime, minutes: int) -> tuple[T, ...]:
+    """Return the at most `HEARTBEATS_READ_MAX` items whose heartbeats are read now. The next follow after `minutes`."""
+    parts = -(-len(items) // HEARTBEATS_READ_MAX)
+    return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts]) if items else ()
+
+
+def suspendable_timeouts(steps: Steps, state: State, vms: tuple[Vm, ...], now: datetime) -> dict[str, Vm]:
+    """Return the VMs, by name, whose startup timeouts are suspended while their agents write heartbeats: their set-up
+    takes long, but not longer than `SETUP_MAX_S`."""
+    timeouts = {step.name: step.vm for step in steps.steps if _is_timeout(step) and step.vm and not step.vm.is_tpu}
+    overdue = {loss.name for loss in find_startup_timeouts(state, vms, now, SETUP_MAX_S)} if timeouts else ()
+    return {name: vm for name, vm in timeouts.items() if name not in overdue}
+
+
+def without_timeouts(steps: Steps, names: Collection[str]) -> Steps:
+    """Return the steps without the startup timeouts of these VMs."""
+    return replace(steps, steps=tuple(step for step in steps.steps if not (_is_timeout(step) and step.name in names)))
+
+
+def is_silent(heartbeat: datetime | None, now: datetime) -> bool:
+    """Whether no heartbeat is known, or the last one is old."""
+    return heartbeat is None or now - heartbeat >= AGENT_TIMEOUT
+
+
+def _is_timeout(step: Step) -> TypeGuard[ReportLoss]:
+    return isinstance(step, ReportLoss) and step.cause is LossCause.STARTUP_TIMEOUT
 
 
 def find_silent_agents(

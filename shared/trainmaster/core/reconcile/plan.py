@@ -11,23 +11,23 @@ step is left.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
+from trainmaster.core.model.vm import Directive, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
 from trainmaster.core.reconcile.slice_addresses import with_slice_addresses
+from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
 from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step, Steps
 from trainmaster.core.rules.capacity_backoff import is_too_early
 from trainmaster.core.rules.explained_charge import explained_charges
 from trainmaster.core.rules.reactivation import replicas_to_reactivate
-from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 
 CREATED_ANSWERS_MAX: Final = 2
 """How often an insert may be answered "created" while its VM is not listed. A listing may lag behind once."""
@@ -162,37 +162,3 @@ def _with_vanished_vms(steps: tuple[Step, ...], state: State, created: Mapping[s
             if replica := state.find(state.job.attempt, replica_id):
                 result.append(ReportLoss(replica, name, None))
     return tuple(result)
-
-
-def find_startup_timeouts(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[ReportLoss, ...]:
-    """Return the replicas whose VM has carried the directive of the current incarnation for `STARTUP_TIMEOUT_S`.
-
-    Their agent should have reported by now. No event reports such a failure.
-
-    The time counts from the latest of these moments: the incarnation was ordered; the VM became RUNNING; for a held
-    replica, the last peer became ready; in a job of several TPU slices, the last slice became RUNNING. Neither a slow
-    create nor waiting for capacity is therefore a timeout. `state` holds the whole attempt.
-    """
-    desired = desired_vms(state.job, state.replicas)
-    vm_by_name = match_vms(state.job, desired, vms)
-    slices_started = [vm.started_at for vm in vms if vm.started_at and state.job.plan.slices]
-    timeouts = []
-    for target in desired:
-        vm = vm_by_name.get(target.name)
-        if vm is None or not _is_starting(target, vm) or target.replica.ordered_at is None or vm.started_at is None:
-            continue
-        moments = [target.replica.ordered_at, vm.started_at, *slices_started]
-        if target.replica.state is ReplicaState.HELD:
-            moments += [peer.ready_at for peer in state.replicas if peer.ready_at]
-        if now - max(moments) >= timedelta(seconds=STARTUP_TIMEOUT_S):
-            timeouts.append(ReportLoss(target.replica, target.name, vm, LossCause.STARTUP_TIMEOUT))
-    return tuple(timeouts)
-
-
-def _is_starting(target: DesiredVm, vm: Vm) -> bool:
-    """Whether the VM runs, was directed to run this incarnation, and has not reported it ready."""
-    if vm.status is not VmStatus.RUNNING or vm.vm_generation != target.replica.vm_generation:
-        return False
-    if target.replica.state is ReplicaState.RUNNING or target.directive.action is not DirectiveAction.RUN:
-        return False
-    return vm.directive is not None and vm.directive.order == target.directive.order

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
 
-from trainmaster.core.actions import ContinueProvisioning, Ignore, RecordMeasurements
+from trainmaster.core.actions import ContinueProvisioning, Ignore, RecordMeasurements, ReplaceVm
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import CapacityErrorKind, ChargeExplained, ReplicaEvent, ReplicaExited, VmsNotCreated
 from trainmaster.core.ledger import LedgerEntry, replay
@@ -102,7 +102,7 @@ def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], .
 def _shown_in_a_row(entry: LedgerEntry) -> int | None:
     """Return how many entries of this kind are shown at the head of a series; None: all."""
     match entry.decision.action:
-        case ContinueProvisioning():
+        case ContinueProvisioning() | ReplaceVm(next_at=datetime()):
             return CAPACITY_ERRORS_SHOWN
         case RecordMeasurements():
             return MEASUREMENTS_SHOWN

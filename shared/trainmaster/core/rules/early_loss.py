@@ -1,11 +1,12 @@
-"""Rule 4 for VMs that are lost before their agents report.
+"""Rule 4 for VMs that are lost early: before their agents report, or within ten minutes after the first report.
 
     first loss in a row     another VM at once
     further losses          another VM after a pause that doubles, up to a quarter of an hour
     third loss in a zone    in the next zone, with all other VMs that have not reported
     30th loss               the job FAILED
 
-A replica that the job may run without (`gang: false`) stays in its zone, and its losses never end the job.
+The loss of a VM that lived longer ends the series. A replica that the job may run without (`gang: false`) stays in its
+zone, and its losses never end the job.
 
 Such losses are a shortage of Spot VMs that no stockout reports, or an image that shuts its VM down. Without a limit,
 they would cost a boot per minute and replica for as long as the job may run.
@@ -13,7 +14,7 @@ they would cost a boot per minute and replica for as long as the job may run.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, RerunJob
@@ -23,31 +24,58 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import is_too_early, is_whole_gang_requested
-from trainmaster.core.timeouts import EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
+from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX, EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
 
 DOUBLINGS_MAX: Final = 10
 """With these doublings, the pause is far longer than `RETRY_MAX`. Without a limit, it would overflow a timedelta."""
 
 
+def is_early_loss(replica: Replica, at: datetime) -> bool:
+    """Whether a VM that is lost at this time is lost before its agent reported, or soon after its first report."""
+    return replica.awaits_vm or (replica.vm_since is not None and at - replica.vm_since < EARLY_LOSS_AGE_MAX)
+
+
 def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) -> Decision | None:
-    """Decide about the loss of a VM whose agent has not reported; None: the VM is replaced at once.
+    """Decide about an early loss of a VM; None: another VM is requested in the same zone.
 
     A move to another zone is decided with the whole attempt. `cause` begins the text.
     """
     job, who = state.job, replica.replica_id.words
     losses = replica.early_losses + 1
-    series = f"{cause} before its agent reported, as loss {losses} of {who} in a row"
+    series = describe_series(replica, cause)
     if losses >= EARLY_LOSSES_MAX and is_required(job.plan, replica.replica_id):
-        message = messages.internal_error(f"{who} lost {losses} VMs in a row before their agents reported; {cause}")
+        lost = f"{who} lost {losses} VMs in a row before their agents reported, or soon after"
+        message = messages.internal_error(f"{lost}; {cause}")
         return Decision(Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message))
     zone_index = _zone_index(job, replica)
-    if zone_index != job.placement.zone_index and not is_whole_gang_requested(state):
-        text = f"{series}: the whole job moves to {job.plan.zones[zone_index]}, free of charge."
-        action = RerunJob(Budget.FREE, zone_index, lost=replica.key, is_vm_taken=True)
-        return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, action)
-    if losses == 1 or (zone_index == job.placement.zone_index and is_too_early(job, now)):
+    if zone_index == job.placement.zone_index:
         return None
-    return _request_later(job, replica, series, zone_index, losses, now)
+    zone, placement, pause = job.plan.zones[zone_index], job.placement, _pause(losses)
+    if is_whole_gang_requested(state) and not (job.plan.restart_job_on_worker_restart and replica.ever_ready):
+        text = f"{series}: trying {zone} in {pause.total_seconds():.0f} s, free of charge."
+        action = ContinueProvisioning(zone_index, placement.round + 1, placement.since, now + pause, lost=replica.key)
+        return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, action)
+    text = f"{series}: the whole job moves to {zone} in {pause.total_seconds():.0f} s, free of charge."
+    rerun = RerunJob(Budget.FREE, zone_index, lost=replica.key, is_vm_taken=True, next_at=now + pause)
+    return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, rerun)
+
+
+def next_request_at(job: Job, replica: Replica, now: datetime) -> datetime | None:
+    """Return when VMs are requested again after another early loss. None: at once, or after a pause that has begun."""
+    if not replica.early_losses or is_too_early(job, now):
+        return None
+    return now + _pause(replica.early_losses + 1)
+
+
+def describe_series(replica: Replica, cause: str) -> str:
+    """Return the begin of the text about another early loss, whose cause is `cause`."""
+    when = "before its agent reported" if replica.vm_since is None else "soon after its agent's first report"
+    return f"{cause} {when}, as early loss {replica.early_losses + 1} of {replica.replica_id.words} in a row"
+
+
+def _pause(losses: int) -> timedelta:
+    pause: timedelta = RETRY_MIN * 2 ** min(losses - 2, DOUBLINGS_MAX)
+    return min(pause, RETRY_MAX)
 
 
 def _zone_index(job: Job, replica: Replica) -> int:
@@ -57,11 +85,3 @@ def _zone_index(job: Job, replica: Replica) -> int:
         job.plan, replica.replica_id
     )
     return (current + 1) % len(job.plan.zones) if is_exhausted else current
-
-
-def _request_later(job: Job, replica: Replica, series: str, zone_index: int, losses: int, now: datetime) -> Decision:
-    placement = job.placement
-    pause = min(RETRY_MIN * 2 ** min(losses - 2, DOUBLINGS_MAX), RETRY_MAX)
-    text = f"{series}: trying {job.plan.zones[zone_index]} in {pause.total_seconds():.0f} s, free of charge."
-    action = ContinueProvisioning(zone_index, placement.round + 1, placement.since, now + pause, lost=replica.key)
-    return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, action)

@@ -62,5 +62,5 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}."
         host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm)
         return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
-    action = MarkReady(replica.key, subject.vm.instance_id, event.at, host_vm)
+    action = MarkReady(replica.key, subject.vm.instance_id, event.at, host_vm, replica.vm_since or event.at)
     return Decision(Rule.LIFECYCLE, Reason.READY, f"{who} is ready on {subject.vm.name}.", action)

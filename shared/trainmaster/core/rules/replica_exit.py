@@ -30,10 +30,11 @@ from trainmaster.core.rules.causes import Causes
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.repetition import bug_signature
 from trainmaster.core.rules.vm_loss import internal_error, replace_vm
-from trainmaster.core.timeouts import REBOOT_INTERVAL_MIN
+from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S, REBOOT_INTERVAL_MIN
 
 IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
-"""Exceptions of a program that cannot be imported. Another attempt raises them again."""
+"""Exceptions of a program that cannot be imported. Another attempt raises them again, if they came soon after the
+start: a program that has run for longer may have raised them from its data or from its VM's libraries."""
 
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
@@ -76,6 +77,7 @@ def _vm_stopping(case: Case) -> Decision | None:
         cause,
         Reason.VM_STOPPING,
         case.event.at,
+        case.now,
         measurement=case.event.measurement,
     )
 
@@ -161,7 +163,8 @@ def _permanent_reason(case: Case) -> Reason | None:
         return None
     if event.out_of_memory:
         return Reason.OUT_OF_MEMORY
-    if event.cause is ExitCause.INSTALL or (event.error and event.error.type in IMPORT_ERRORS):
+    cannot_import = event.error and event.error.type in IMPORT_ERRORS and (event.ran_s or 0) < QUICK_FAILURE_MAX_S
+    if event.cause is ExitCause.INSTALL or cannot_import:
         return Reason.INSTALL_FAILED
     if case.policy.preset_action(case.code) is ExitAction.FAIL and not case.may_be_collateral_failure:
         return Reason.COMMON_ERROR

@@ -3,7 +3,7 @@
 VM lost or about to be, startup timeout, wrong zone,
   silent agent ──────────────────────────────────► the next incarnation on another VM of the same name, free
                                                   restartJobOnWorkerRestart: the whole job is rerun, free
-VM lost before its agent reported ──────────────► `trainmaster.core.rules.early_loss`
+VM lost before its agent reported, or soon after ► `trainmaster.core.rules.early_loss`
 internal error ──────────────────────────────────► the job is rerun while internal retries last; then it fails
 """
 
@@ -20,7 +20,7 @@ from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.attribution import explains_rerun, past_vm
-from trainmaster.core.rules.early_loss import judge_early_loss
+from trainmaster.core.rules.early_loss import describe_series, is_early_loss, judge_early_loss, next_request_at
 
 
 def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) -> Decision:
@@ -38,8 +38,7 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
     if event.cause is LossCause.WRONG_ZONE and event.subject.vm.zone == state.job.zone:
         return stale(Reason.NOTHING_TO_DO, "VMs for its peers are requested in its zone again.")
     cause = _describe_loss(state.job, event)
-    decision = judge_early_loss(state, replica, cause, now) if event.is_vm_loss and replica.awaits_vm else None
-    return decision or replace_vm(state, replica, cause, Reason(event.cause.value), event.at)
+    return replace_vm(state, replica, cause, Reason(event.cause.value), event.at, now)
 
 
 def replace_vm(
@@ -48,6 +47,7 @@ def replace_vm(
     cause: str,
     reason: Reason,
     at: datetime,
+    now: datetime,
     *,
     measurement: Measurement | None = None,
 ) -> Decision:
@@ -55,19 +55,29 @@ def replace_vm(
 
     With restartJobOnWorkerRestart the whole job is rerun instead, unless the replica has never run. Source: Vertex AI's
     documentation of that field, "if a worker gets restarted", whatever the cause. `cause` begins the decision's text;
-    `at` is when the loss was reported.
+    `at` is when the loss was reported. Early losses in a row lead to a pause, another zone or the end of the job.
     """
     who = replica.replica_id.words
     has_run = reason is Reason.VM_STOPPING
     is_vm_taken = reason not in (Reason.STARTUP_TIMEOUT, Reason.AGENT_SILENT, Reason.WRONG_ZONE)
+    is_early = is_vm_taken and is_early_loss(replica, at) and not (has_run and replica.awaits_vm)
+    next_at = None
+    if is_early:
+        if decision := judge_early_loss(state, replica, cause, now):
+            return decision
+        if next_at := next_request_at(state.job, replica, now):
+            cause = describe_series(replica, cause)
+            reason = Reason.VMS_LOST_EARLY
+    free = f"in {(next_at - now).total_seconds():.0f} s, free of charge" if next_at else "free of charge"
     if state.job.plan.restart_job_on_worker_restart and (has_run or replica.ever_ready):
-        text = (
-            f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another VM, free of charge."
+        text = f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), and {who} gets another VM, {free}."
+        paused_until = next_at or (state.job.placement.next_at if is_early else None)
+        action = RerunJob(
+            Budget.FREE, lost=replica.key, is_vm_taken=is_vm_taken, is_early=is_early, next_at=paused_until
         )
-        action = RerunJob(Budget.FREE, lost=replica.key, is_vm_taken=is_vm_taken)
         return Decision(Rule.VM_LOST, reason, text, action)
     refunds_rerun = explains_rerun(state.job, replica, at)
-    text = f"{cause}: {who} restarts on another VM with the same hostname, free of charge."
+    text = f"{cause}: {who} restarts on another VM with the same hostname, {free}."
     if refunds_rerun:
         text += " This explains the earlier rerun of the job: that rerun is refunded."
     replacement = ReplaceVm(
@@ -76,7 +86,8 @@ def replace_vm(
         refunds_rerun=refunds_rerun,
         is_startup_timeout=reason is Reason.STARTUP_TIMEOUT,
         is_vm_taken=is_vm_taken,
-        is_early=is_vm_taken and replica.awaits_vm and not has_run,
+        is_early=is_early,
+        next_at=next_at,
         measurement=measurement,
     )
     return Decision(Rule.VM_LOST, reason, text, replacement)

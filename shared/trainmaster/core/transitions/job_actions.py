@@ -106,9 +106,10 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         internal_used=job.budgets.internal_used + (action.charge is Budget.INTERNAL),
     )
     attempt = job.attempt + 1
-    placement = replace(job.placement, since=None, next_at=None, problem="")
+    only_optional = job.placement.only_optional and action.next_at is None
+    placement = replace(job.placement, since=None, next_at=action.next_at, only_optional=only_optional, problem="")
     if action.zone_index is not None:
-        placement = Placement(action.zone_index, placement.round + 1, since=job.placement.since or now)
+        placement = Placement(action.zone_index, placement.round + 1, job.placement.since or now, action.next_at)
     rerun = replace(
         job,
         attempt=attempt,
@@ -131,6 +132,8 @@ def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: in
     """
     is_lost = replica.key == action.lost
     is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
+    is_early = is_lost and (action.is_early or bool(moved_to))
+    ends_series = is_lost and action.is_vm_taken and replica.vm_since is not None and not is_early
     instance_id = action.reporter_vm if replica.key == action.reporter else replica.instance_id
     return Replica(
         attempt,
@@ -140,8 +143,9 @@ def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: in
         host_vms=() if is_vm_gone or moved_to else replica.host_vms,
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
         vms_lost=replica.vms_lost + (is_lost and action.is_vm_taken),
-        early_losses=replica.early_losses + (is_lost and bool(moved_to)),
-        early_losses_in_zone=0 if moved_to else replica.early_losses_in_zone,
+        vm_since=None if is_vm_gone or moved_to else replica.vm_since,
+        early_losses=0 if ends_series else replica.early_losses + is_early,
+        early_losses_in_zone=0 if ends_series or moved_to else replica.early_losses_in_zone + is_early,
         ordered_at=now,
     )
 
@@ -174,8 +178,8 @@ def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> t
 
 
 def _lose_early(replica: Replica, now: datetime) -> Replica:
-    """Return the replica with another VM ordered instead of one that was lost before its agent reported."""
-    ended = PastIncarnation(replica.incarnation, EndKind.VM_LOST, ended_at=now)
+    """Return the replica with another VM ordered instead of one that was lost early."""
+    ended = PastIncarnation(replica.incarnation, EndKind.VM_LOST, ended_at=now, started_at=replica.started_at)
     return replace_vm(replica, ended, now, is_vm_taken=True, is_early=True)
 
 

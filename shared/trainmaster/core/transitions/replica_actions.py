@@ -19,7 +19,7 @@ from trainmaster.core.actions import (
     ReplicaAction,
     RestartReplica,
 )
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.job import Job, Placement, State
 from trainmaster.core.model.replica import PAST_KEPT, EndKind, HostVm, PastIncarnation, Replica, ReplicaState
 from trainmaster.core.transitions.change import (
     PROVISION,
@@ -31,7 +31,7 @@ from trainmaster.core.transitions.change import (
 )
 
 NO_EARLY_LOSSES: Final = {"early_losses": 0, "early_losses_in_zone": 0}
-"""Fields that end a series of early losses, because the agent has reported."""
+"""Fields that end a series of early losses."""
 
 
 def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change:
@@ -48,7 +48,8 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
                 instance_id=action.instance_id,
                 host_vms=_host_vms_with(replica, action.host_vm),
                 startup_timeouts=0,
-                **NO_EARLY_LOSSES,
+                vm_since=action.vm_since,
+                **({} if action.vm_since else NO_EARLY_LOSSES),
             )
             return Change(replicas=(ready,), effects=PROVISION if replica.state.is_down else ())
         case MarkHostReady():
@@ -74,11 +75,10 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
                 collateral=replica.collateral + 1,
                 instance_id=action.instance_id or replica.instance_id,
                 quick_failures=0,
-                **NO_EARLY_LOSSES,
+                **({} if replica.vm_since else NO_EARLY_LOSSES),
             )
             return Change(replicas=(held,), effects=PROVISION)
         case ReplaceVm():
-            job = _refund_rerun(state.job) if action.refunds_rerun else None
             replaced = replace_vm(
                 with_measurement(replica, action),
                 action.ended,
@@ -87,7 +87,7 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
                 is_early=action.is_early,
                 is_startup_timeout=action.is_startup_timeout,
             )
-            return Change(job, (replaced,), PROVISION)
+            return Change(_job_after_loss(state.job, action), (replaced,), PROVISION)
         case RefundCharge():
             return Change(replicas=(_refund(replica, action.incarnation),))
         case _:
@@ -111,7 +111,7 @@ def _restart(replica: Replica, action: RestartReplica, now: datetime) -> Replica
         lost_at=now,
         instance_id=action.instance_id or replica.instance_id,
         startup_timeouts=0,
-        **NO_EARLY_LOSSES,
+        **({} if replica.vm_since else NO_EARLY_LOSSES),
     )
 
 
@@ -125,6 +125,7 @@ def replace_vm(
     is_startup_timeout: bool = False,
 ) -> Replica:
     """Return the replica with its next incarnation ordered on another VM."""
+    ends_series = replica.vm_since is not None and is_vm_taken and not is_early
     return order_incarnation(
         replica,
         ReplicaState.REPLACING,
@@ -137,8 +138,9 @@ def replace_vm(
         replaced=replica.replaced + 1,
         vms_lost=replica.vms_lost + is_vm_taken,
         startup_timeouts=replica.startup_timeouts + is_startup_timeout,
-        early_losses=replica.early_losses + is_early,
-        early_losses_in_zone=replica.early_losses_in_zone + is_early,
+        vm_since=None,
+        early_losses=0 if ends_series else replica.early_losses + is_early,
+        early_losses_in_zone=0 if ends_series else replica.early_losses_in_zone + is_early,
         lost_at=now,
     )
 
@@ -152,6 +154,7 @@ def _reactivate(replica: Replica, now: datetime) -> Replica:
         vm_generation=replica.vm_generation + 1,
         instance_id=None,
         host_vms=(),
+        vm_since=None,
         done_at=None,
     )
 
@@ -176,9 +179,17 @@ def _refund(replica: Replica, incarnation: int) -> Replica:
     )
 
 
-def _refund_rerun(job: Job) -> Job:
-    budgets = replace(job.budgets, reruns_used=job.budgets.reruns_used - 1)
-    return replace(job, budgets=budgets, last_rerun=None, version=job.version + 1)
+def _job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
+    """Return the job after the loss of a VM; None: it does not change."""
+    if not action.refunds_rerun and action.next_at is None:
+        return None
+    if action.refunds_rerun:
+        budgets = replace(job.budgets, reruns_used=job.budgets.reruns_used - 1)
+        job = replace(job, budgets=budgets, last_rerun=None)
+    if action.next_at is not None:
+        old = job.placement
+        job = replace(job, placement=Placement(old.zone_index, old.round + 1, old.since, action.next_at))
+    return replace(job, version=job.version + 1)
 
 
 def _with_host_ready(replica: Replica, action: MarkHostReady) -> Replica:

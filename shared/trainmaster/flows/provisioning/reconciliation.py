@@ -39,7 +39,7 @@ from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
 from trainmaster.flows.provisioning.execute_steps import execute_step, record_queued_vms
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
-from trainmaster.flows.provisioning.heartbeats import find_silent
+from trainmaster.flows.provisioning.heartbeats import find_silent, suspend_timeouts
 from trainmaster.flows.provisioning.measurements import record_measurements
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
@@ -112,6 +112,8 @@ class _Delivery:
     has_progress: bool = False
     """Whether any step but waiting was executed."""
     has_read_heartbeats: bool = False
+    heartbeats: dict[str, datetime] = field(default_factory=dict)
+    """The heartbeats that were read of VMs with a startup timeout, by instance id."""
 
     def run(self) -> None:
         for _ in range(ROUNDS_MAX):
@@ -164,7 +166,9 @@ class _Delivery:
         if job.state is JobState.QUEUED and not self._admit(job):
             return _Next.SWEEP
         vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
-        steps = plan(state, vms, self.deps.clock(), self.created)
+        now = self.deps.clock()
+        steps = plan(state, vms, now, self.created)
+        steps = suspend_timeouts(steps, state, vms, fleet, fleet_deps.run_all, now, self.heartbeats)
         if steps.is_done and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
             steps = Steps(find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock()))

@@ -13,7 +13,8 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reconcile.plan import find_startup_timeouts, plan
+from trainmaster.core.reconcile.plan import plan
+from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
 from trainmaster.core.reconcile.steps import Await, Create, Direct, Step
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 

@@ -159,6 +159,21 @@ CASES: Final[dict[str, Case]] = {
     "command not found": (RUNNING, exited(WORKER_0, 127), COMMON_ERROR),
     "package cannot be installed": (RUNNING, exited(WORKER_0, 1, cause=ExitCause.INSTALL), INSTALL_FAILED),
     "module cannot be imported": (RUNNING, exited(WORKER_0, 1, error=IMPORT_ERROR), INSTALL_FAILED),
+    "module cannot be imported soon after the start": (
+        RUNNING,
+        exited(WORKER_0, 1, error=IMPORT_ERROR, ran_s=599),
+        INSTALL_FAILED,
+    ),
+    "import fails after the program trained for a while": (
+        RUNNING,
+        exited(WORKER_0, 1, error=IMPORT_ERROR, ran_s=600),
+        RESTARTED,
+    ),
+    "syntax error in data after days of training": (
+        RUNNING,
+        exited(WORKER_0, 1, error=replace(BUG, type="SyntaxError"), ran_s=3 * 86_400),
+        RESTARTED,
+    ),
     "same failure again": (*second_exit(BUG, BUG), REPEATED),
     "same failure again with another number in its message": (
         *second_exit(replace(BUG, message="shape (8, 3)"), replace(BUG, message="shape (16, 3)")),

@@ -1,0 +1,46 @@
+"""Startup timeouts: replicas whose agent should have reported by now. No event reports such a failure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.vm import DirectiveAction, LossCause, Vm, VmStatus
+from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, match_vms
+from trainmaster.core.reconcile.steps import ReportLoss
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
+
+
+def find_startup_timeouts(
+    state: State, vms: tuple[Vm, ...], now: datetime, after_s: float = STARTUP_TIMEOUT_S
+) -> tuple[ReportLoss, ...]:
+    """Return the replicas whose VM has carried the directive of the current incarnation for `after_s`.
+
+    The time counts from the latest of these moments: the incarnation was ordered; the VM became RUNNING; for a held
+    replica, the last peer became ready; in a job of several TPU slices, the last slice became RUNNING. Neither a slow
+    create nor waiting for capacity is therefore a timeout. `state` holds the whole attempt.
+    """
+    desired = desired_vms(state.job, state.replicas)
+    vm_by_name = match_vms(state.job, desired, vms)
+    slices_started = [vm.started_at for vm in vms if vm.started_at and state.job.plan.slices]
+    timeouts = []
+    for target in desired:
+        vm = vm_by_name.get(target.name)
+        if vm is None or not _is_starting(target, vm) or target.replica.ordered_at is None or vm.started_at is None:
+            continue
+        moments = [target.replica.ordered_at, vm.started_at, *slices_started]
+        if target.replica.state is ReplicaState.HELD:
+            moments += [peer.ready_at for peer in state.replicas if peer.ready_at]
+        if now - max(moments) >= timedelta(seconds=after_s):
+            timeouts.append(ReportLoss(target.replica, target.name, vm, LossCause.STARTUP_TIMEOUT))
+    return tuple(timeouts)
+
+
+def _is_starting(target: DesiredVm, vm: Vm) -> bool:
+    """Whether the VM runs, was directed to run this incarnation, and has not reported it ready."""
+    if vm.status is not VmStatus.RUNNING or vm.vm_generation != target.replica.vm_generation:
+        return False
+    if target.replica.state is ReplicaState.RUNNING or target.directive.action is not DirectiveAction.RUN:
+        return False
+    return vm.directive is not None and vm.directive.order == target.directive.order

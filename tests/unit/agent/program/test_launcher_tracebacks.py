@@ -1,0 +1,126 @@
+"""Errors of launchers: they say that a worker failed, and the worker's own traceback says why.
+
+The files of `launcher_output` are recorded from torch 2.13: two nodes under gloo, of which one fails or is killed;
+in `torchrun.ranks`, one node of three ranks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainmaster.agent.program.tracebacks import parse_traceback
+
+RECORDED = Path(__file__).with_name("launcher_output")
+TB = "Traceback (most recent call last):\n"
+WORKER = TB + '  File "/app/trainer/task.py", line 7, in main\n    step()\nValueError: bad batch\n'
+LAUNCHER = TB + '  File "/usr/local/lib/python3.11/site-packages/launcher/run.py", line 9, in launch\n    raise error\n'
+ROOT_CAUSE = "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : 1 (pid: 7)\n"
+CHILD_FAILED = LAUNCHER + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+
+LAUNCHER_ERRORS = {
+    "torchrun": CHILD_FAILED + ROOT_CAUSE,
+    "torch.multiprocessing": LAUNCHER
+    + "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with exit code 1\n",
+    "accelerate": LAUNCHER + "subprocess.CalledProcessError: Command '['/usr/local/bin/python', 'trainer/task.py']' "
+    "returned non-zero exit status 1.\n",
+    "accelerate without Python": LAUNCHER.replace("in launch", "in simple_launcher")
+    + "subprocess.CalledProcessError: Command '['./train.sh']' returned non-zero exit status 1.\n",
+    "own module that calls torchrun": CHILD_FAILED
+    + ROOT_CAUSE
+    + LAUNCHER
+    + "subprocess.CalledProcessError: Command 'torchrun trainer/task.py' died with <Signals.SIGTERM: 15>.\n",
+    "horovodrun": LAUNCHER + "RuntimeError: Horovod detected that one or more processes exited with non-zero status, "
+    "thus causing the job to be terminated. The first process to do so was:\nProcess name: 0\nExit code: 1\n",
+    "horovodrun with mpirun": LAUNCHER + "RuntimeError: mpirun failed with exit code 1\n",
+    "ray": LAUNCHER + "ray.train.base_trainer.TrainingFailedError: The Ray Train run failed.\n",
+    "ray actor": LAUNCHER + "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n",
+}
+
+
+def prefixed(prefix: str, text: str) -> str:
+    return "".join(f"{prefix}{line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("torchrun.culprit", ("ValueError", "bad batch", "trainer/train.py:7 in <module>")),
+        ("torchrun.peer", ("RuntimeError", "Connection closed by peer", "trainer/train.py:9 in <module>")),
+        ("torchrun.ranks", ("ValueError", "bad batch", "trainer/train.py:5 in <module>")),
+        ("torchrun.killed", None),
+        ("spawn.culprit", ("ValueError", "bad batch", "trainer/spawn.py:7 in f")),
+        ("spawn.peer", ("RuntimeError", "Connection closed by peer", "trainer/spawn.py:8 in f")),
+        ("spawn.killed", None),
+    ],
+)
+def test_error_in_recorded_output_is_that_of_the_worker(name: str, expected: tuple[str, str, str] | None) -> None:
+    error = parse_traceback((RECORDED / f"{name}.txt").read_text())
+    if expected is None:
+        assert error is None
+    else:
+        assert error is not None
+        assert (error["type"], error["own_frame"]) == (expected[0], expected[2])
+        assert expected[1] in error["message"]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
+def test_error_before_that_of_the_launcher_counts(launcher: str) -> None:
+    error = parse_traceback("step 1\n" + WORKER + LAUNCHER_ERRORS[launcher])
+    assert error is not None
+    assert (error["type"], error["message"], error["frame"]) == ("ValueError", "bad batch", "trainer/task.py:7 in main")
+
+
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
+def test_error_of_a_launcher_alone_is_none(launcher: str) -> None:
+    assert parse_traceback("step 1\n" + LAUNCHER_ERRORS[launcher]) is None
+
+
+@pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
+def test_handled_error_long_before_that_of_the_launcher_does_not_count(launcher: str) -> None:
+    assert parse_traceback(WORKER + "step\n" * 300 + LAUNCHER_ERRORS[launcher]) is None
+
+
+def test_module_that_no_worker_finds_counts() -> None:
+    error = parse_traceback("/usr/bin/python3: No module named trainer.tsk\n" + LAUNCHER_ERRORS["torchrun"])
+    assert error is not None
+    assert error["type"] == "ModuleNotFoundError"
+
+
+def test_rank_that_torchrun_names_as_root_cause_counts() -> None:
+    peer = WORKER.replace("ValueError: bad batch", "RuntimeError: Connection closed by peer")
+    output = prefixed("[rank1]: ", WORKER) + prefixed("[rank0]: ", peer) + CHILD_FAILED + ROOT_CAUSE
+    error = parse_traceback(output)
+    assert error is not None
+    assert error["message"] == "bad batch"
+    unknown = parse_traceback(output.replace("rank      : 1", "rank      : 5"))
+    assert unknown is not None
+    assert unknown["message"] == "Connection closed by peer"
+
+
+def test_error_of_a_command_of_the_program_is_its_own() -> None:
+    output = WORKER + LAUNCHER + "subprocess.CalledProcessError: Command '['gsutil', 'cp']' returned non-zero exit "
+    error = parse_traceback(output + "status 1.\n")
+    assert error is not None
+    assert error["type"] == "subprocess.CalledProcessError"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "[2026-11-25 13:00:00,123] [ERROR] [launch.py:325:sigkill_handler] exits with return code = 1\n",  # deepspeed
+        "-" * 74 + "\nPrimary job  terminated normally, but 1 process returned\n",  # mpirun
+    ],
+)
+def test_words_of_a_launcher_are_not_part_of_the_message(end: str) -> None:
+    error = parse_traceback(WORKER + end)
+    assert error is not None
+    assert error["message"] == "bad batch"
+
+
+@pytest.mark.parametrize("prefix", ["[0]<stderr>:", "[1,0]<stderr>:", "[1,0]<stderr>: "])
+def test_prefix_of_horovodrun_and_mpirun_is_removed(prefix: str) -> None:
+    error = parse_traceback(prefixed(prefix, WORKER))
+    assert error is not None
+    assert (error["type"], error["frame"]) == ("ValueError", "trainer/task.py:7 in main")
