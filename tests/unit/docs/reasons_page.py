@@ -48,7 +48,7 @@ _SYMPTOMS: Final = (
     ("`PERMISSION_DENIED`, a network or an image is not found", "{denied}"),
     ("`Internal error occurred for the current attempt`", "{internal_budget_spent}, {denied}, {vms_lost_early}"),
     ("Spot VMs are lost all the time", "{preemption}, {vms_lost_early}"),
-    ("The job was CANCELLED, and nobody did it", "{max_running_time}, {max_wait_time}"),
+    ("The job was CANCELLED, and no user cancelled it", "{max_running_time}, {max_wait_time}"),
     ("A trial has no result", "{trial_without_metric}, {trial_failed}"),
 )
 """What users see, and what they read then. A reason in braces becomes a link."""
