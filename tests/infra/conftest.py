@@ -22,6 +22,17 @@ from trainmaster_emulators.process.state import ROOT
 INFRA: Final = ROOT / "infra"
 REQUIRED: Final = {"project": "my-project", "region": "us-central1", "notify": "platform@example.com"}
 TIMEOUT_S: Final = 300
+WORKER_REGIONS: Final = {"europe-west4": "10.1.0.0/20", "us-east1": "10.2.0.0/20"}
+FINANCE: Final = {
+    "service_account": "finance@my-project.iam.gserviceaccount.com",
+    "ranges": {"us-east1": "10.140.0.0/20", "europe-west4": "10.141.0.0/20"},
+}
+RESEARCH: Final = {
+    "service_account": "research@my-project.iam.gserviceaccount.com",
+    "ranges": {"us-east1": "10.142.0.0/20"},
+    "tpu": True,
+}
+BOOT_IMAGE: Final = "projects/my-project/global/images/family/trainmaster-debian-12"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,31 @@ def planned(
         return Plan(json.loads(shown.stdout))
 
     return plan
+
+
+@pytest.fixture(scope="session")
+def full_plan(planned: Callable[..., Plan]) -> Plan:
+    """Return the plan with everything that is off by default, and with no default value that a variable can change."""
+    return planned(
+        nat=False,
+        keep_data=False,
+        budget=100,
+        billing_account="012345-6789AB-CDEF01",
+        clients=["group:ml@example.com", "user:a@example.com"],
+        limits={"vcpus": 450, "nvidia-tesla-t4": 8},
+        allowed_resources=["secret=projects/p/secrets/key", "network=projects/1/global/networks/ml*"],
+        worker_regions=WORKER_REGIONS,
+        walled_accounts={"finance": FINANCE, "research": RESEARCH},
+        metrics="300",
+        package_mirror=True,
+        boot_images={"debian-12": BOOT_IMAGE},
+    )
+
+
+@pytest.fixture(scope="session")
+def reduced_plan(planned: Callable[..., Plan]) -> Plan:
+    """Return the plan without anything that can be left out."""
+    return planned(tpu=False, metrics="off", schemas=False)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@cache
 def loaded_modules(folder: Path, function: str) -> list[str]:
     """Load the function as functions-framework does, from its own archive, in an interpreter of its own."""
     done = subprocess.run(

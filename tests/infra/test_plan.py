@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from infra import stage
-from tests.infra.conftest import REQUIRED, Plan, Terraform
+from tests.infra.conftest import BOOT_IMAGE, FINANCE, REQUIRED, RESEARCH, WORKER_REGIONS, Plan, Terraform
 from trainmaster.core.intake import system_events
 from trainmaster.messaging import topics
 from trainmaster.packaging.agent_archive import agent_object, agent_uri
@@ -59,34 +58,23 @@ def test_plan_of_an_empty_project_has_every_function(plan: Plan) -> None:
     assert len(plan.of("google_cloudfunctions2_function")) == len(modules)
 
 
-def test_mirror_of_pypi_is_created_only_on_request(plan: Plan, planned: Callable[..., Plan]) -> None:
+def test_mirror_of_pypi_is_created_only_on_request(plan: Plan, full_plan: Plan) -> None:
     assert "google_artifact_registry_repository.packages[0]" not in plan.of("google_artifact_registry_repository")
-    image = "projects/my-project/global/images/family/trainmaster-debian-12"
-    mirrored = planned(package_mirror=True, boot_images={"debian-12": image})
-    repository = mirrored.of("google_artifact_registry_repository")["google_artifact_registry_repository.packages[0]"]
+    repository = full_plan.of("google_artifact_registry_repository")["google_artifact_registry_repository.packages[0]"]
     assert (repository["format"], repository["mode"]) == ("PYTHON", "REMOTE_REPOSITORY")
-    readers = mirrored.of("google_artifact_registry_repository_iam_member")
+    readers = full_plan.of("google_artifact_registry_repository_iam_member")
     assert "google_artifact_registry_repository_iam_member.worker_packages[0]" in readers
-    _, function = mirrored.of("google_cloudfunctions2_function").popitem()
+    _, function = full_plan.of("google_cloudfunctions2_function").popitem()
     environment = function["service_config"][0]["environment_variables"]
     url = "https://us-central1-python.pkg.dev/my-project/trainmaster-pypi/simple/"
     assert environment["TRAINMASTER_PACKAGE_INDEX"] == url
-    assert environment["TRAINMASTER_BOOT_IMAGES"] == f"debian-12={image}"
+    assert environment["TRAINMASTER_BOOT_IMAGES"] == f"debian-12={BOOT_IMAGE}"
     settings = Settings.model_validate({"project": "my-project", "boot_images": environment["TRAINMASTER_BOOT_IMAGES"]})
-    assert settings.boot_images == {"debian-12": image}
+    assert settings.boot_images == {"debian-12": BOOT_IMAGE}
 
 
-def test_plan_with_every_variable_set_uses_their_values(planned: Callable[..., Plan]) -> None:
-    plan = planned(
-        nat=False,
-        keep_data=False,
-        budget=100,
-        billing_account="012345-6789AB-CDEF01",
-        clients=["group:ml@example.com", "user:a@example.com"],
-        limits={"vcpus": 450, "nvidia-tesla-t4": 8},
-        allowed_resources=["secret=projects/p/secrets/key", "network=projects/1/global/networks/ml*"],
-        worker_regions={"europe-west4": "10.1.0.0/20", "us-east1": "10.2.0.0/20"},
-    )
+def test_plan_with_every_variable_set_uses_their_values(full_plan: Plan) -> None:
+    plan = full_plan
     (budget,) = plan.of("google_billing_budget").values()
     assert budget["amount"][0]["specified_amount"][0]["units"] == "100"
     _, function = plan.of("google_cloudfunctions2_function").popitem()
@@ -189,23 +177,19 @@ def test_functions_that_read_a_topic_allow_internal_traffic_only(plan: Plan) -> 
     assert set(ingress.values()) == {"ALLOW_INTERNAL_ONLY"}
 
 
-def test_firewall_admits_all_traffic_between_workers_and_no_other(planned: Callable[..., Plan]) -> None:
+def test_firewall_admits_all_traffic_between_workers_and_no_other(plan: Plan, full_plan: Plan) -> None:
     """The rule selects by address: TPU hosts are in a project of Google, and a job may have its own account."""
-    ranges = {"us-central1": "10.128.0.0/20", "europe-west4": "10.132.0.0/20"}
-    (rule,) = planned(**REQUIRED, worker_regions=ranges).of("google_compute_firewall").values()
-    assert sorted(rule["source_ranges"]) == sorted(ranges.values())
+    (only,) = plan.of("google_compute_firewall").values()
+    (rule,) = [rule for rule in full_plan.of("google_compute_firewall").values() if rule["name"] == only["name"]]
+    assert sorted(rule["source_ranges"]) == sorted(WORKER_REGIONS.values())
     restrictions = ("source_tags", "source_service_accounts", "target_tags", "target_service_accounts")
     assert not [name for name in restrictions if rule.get(name)]
     assert {allow["protocol"] for allow in rule["allow"]} == {"tcp", "udp", "icmp"}
     assert not [allow for allow in rule["allow"] if allow.get("ports")]
 
 
-def test_walled_account_has_a_network_that_admits_only_its_own_vms(planned: Callable[..., Plan]) -> None:
-    finance = "finance@my-project.iam.gserviceaccount.com"
-    wall = {"service_account": finance, "ranges": {"us-central1": "10.140.0.0/20", "europe-west4": "10.141.0.0/20"}}
-    research = "research@my-project.iam.gserviceaccount.com"
-    slices = {"service_account": research, "ranges": {"us-central1": "10.142.0.0/20"}, "tpu": True}
-    plan = planned(walled_accounts={"finance": wall, "research": slices})
+def test_walled_account_has_a_network_that_admits_only_its_own_vms(full_plan: Plan) -> None:
+    plan, finance, research = full_plan, FINANCE["service_account"], RESEARCH["service_account"]
     rules = {rule["network"]: rule for rule in plan.of("google_compute_firewall").values()}
     assert set(rules) == {"trainmaster", "trainmaster-finance", "trainmaster-research"}
     rule = rules["trainmaster-finance"]
@@ -214,33 +198,30 @@ def test_walled_account_has_a_network_that_admits_only_its_own_vms(planned: Call
     assert rules["trainmaster-research"]["source_ranges"] == ["10.142.0.0/20"]
     assert not set(rules["trainmaster"]["source_ranges"]) & {"10.140.0.0/20", "10.141.0.0/20", "10.142.0.0/20"}
     names = {subnetwork["name"] for subnetwork in plan.of("google_compute_subnetwork").values()}
-    assert {"trainmaster-finance-us-central1", "trainmaster-finance-europe-west4"} <= names
+    assert {"trainmaster-finance-us-east1", "trainmaster-finance-europe-west4"} <= names
     assert not [kind for kind in plan.resources if "peering" in kind.type]
     _, function = plan.of("google_cloudfunctions2_function").popitem()
     networks = function["service_config"][0]["environment_variables"]["TRAINMASTER_ACCOUNT_NETWORKS"]
     assert networks == f"{finance}=trainmaster-finance,{research}=trainmaster-research"
 
 
-def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(planned: Callable[..., Plan]) -> None:
+def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(reduced_plan: Plan) -> None:
     """The role of the workers permits to delete every TPU node of the project."""
-    plan = planned(tpu=False)
-    grants = plan.of("google_project_iam_member")
+    grants = reduced_plan.of("google_project_iam_member")
     assert not [address for address, grant in grants.items() if "tpu" in address or "tpu" in (grant.get("role") or "")]
-    _, function = plan.of("google_cloudfunctions2_function").popitem()
+    _, function = reduced_plan.of("google_cloudfunctions2_function").popitem()
     assert function["service_config"][0]["environment_variables"]["TRAINMASTER_TPU"] == "false"
 
 
-def test_installation_without_metrics_gives_no_vm_the_permission_to_write_them(planned: Callable[..., Plan]) -> None:
+def test_installation_without_metrics_gives_no_vm_the_permission_to_write_them(
+    full_plan: Plan, reduced_plan: Plan
+) -> None:
     """Every point costs money, and programs could write some with the VM's token."""
-    writers = {
-        metrics: [
-            address
-            for address, grant in planned(metrics=metrics).of("google_project_iam_member").items()
-            if grant.get("role") == "roles/monitoring.metricWriter"
-        ]
-        for metrics in ("off", "300")
-    }
-    assert writers == {"off": [], "300": ["google_project_iam_member.worker_metrics[0]"]}
+    writers = [
+        [address for address, grant in grants.items() if grant.get("role") == "roles/monitoring.metricWriter"]
+        for grants in (plan.of("google_project_iam_member") for plan in (reduced_plan, full_plan))
+    ]
+    assert writers == [[], ["google_project_iam_member.worker_metrics[0]"]]
 
 
 def test_account_with_two_walls_is_rejected(terraform: Terraform) -> None:

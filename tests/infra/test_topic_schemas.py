@@ -142,10 +142,9 @@ def test_only_the_topics_of_agents_and_subscribers_have_schemas(plan: Plan) -> N
     assert {blocks[0]["encoding"] for blocks in settings.values() if blocks} == {"JSON"}
 
 
-def test_schemas_can_be_disabled(planned: Any) -> None:
-    plan = planned(schemas=False)
-    assert not plan.of("google_pubsub_schema")
-    assert not [name for name, topic in plan.of("google_pubsub_topic").items() if topic["schema_settings"]]
+def test_schemas_can_be_disabled(reduced_plan: Plan) -> None:
+    assert not reduced_plan.of("google_pubsub_schema")
+    assert not [name for name, topic in reduced_plan.of("google_pubsub_topic").items() if topic["schema_settings"]]
 
 
 def fields(descriptor: Descriptor) -> dict[str, tuple[Any, bool]]:

@@ -60,22 +60,31 @@ def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(plan
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "message"),
+    "wrong",
     [
-        ("worker_read_buckets", ["gs://my-data"], "names of buckets without gs://"),
-        ("worker_write_buckets", ["my-data/models"], "without a path"),
-        ("worker_write_buckets", ["my-project-trainmaster"], "must not contain a bucket of an installation"),
-        ("worker_registries", ["us-docker.pkg.dev/p/training"], "projects/my-project/locations"),
-        ("worker_project_roles", {"my-data": ["roles/editor"]}, "every program could then use everything"),
-        ("worker_project_roles", {"my-data": ["bigquery.dataViewer"]}, "must contain names of roles"),
+        {
+            "worker_read_buckets": (["gs://my-data"], "names of buckets without gs://"),
+            "worker_write_buckets": (["my-data/models"], "without a path"),
+            "worker_registries": (["us-docker.pkg.dev/p/training"], "projects/my-project/locations"),
+            "worker_project_roles": ({"my-data": ["roles/editor"]}, "every program could then use everything"),
+        },
+        {
+            "worker_write_buckets": (["my-project-trainmaster"], "must not contain a bucket of an installation"),
+            "worker_project_roles": ({"my-data": ["bigquery.dataViewer"]}, "must contain names of roles"),
+        },
     ],
+    ids=["forms", "contents"],
 )
 def test_wrong_or_dangerous_access_is_refused_by_its_variable(
-    terraform: Terraform, archives: dict[str, Path], variable: str, value: object, message: str
+    terraform: Terraform, archives: dict[str, Path], wrong: dict[str, tuple[object, str]]
 ) -> None:
-    given = {**REQUIRED, "stage": str(next(iter(archives.values())).parent), variable: value}
-    words = [f"-var={name}={item if isinstance(item, str) else json.dumps(item)}" for name, item in given.items()]
+    given = {**REQUIRED, "stage": str(next(iter(archives.values())).parent)}
+    given |= {name: json.dumps(value) for name, (value, _) in wrong.items()}
+    words = [f"-var={name}={value}" for name, value in given.items()]
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *words)
     assert done.returncode == 1
-    assert f'variable "{variable}"' in done.stderr
-    assert message in " ".join(done.stderr.replace("│", " ").split())
+    _, *errors = (" ".join(text.split()) for text in done.stderr.replace("│", " ").split("Error: "))
+    assert len(errors) == len(wrong)
+    for variable, (_, message) in wrong.items():
+        (error,) = (text for text in errors if f'variable "{variable}"' in text)
+        assert message in error

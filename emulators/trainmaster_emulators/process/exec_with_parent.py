@@ -25,11 +25,16 @@ def command(argv: list[str], on_parent_death: signal.Signals = signal.SIGKILL) -
     return [sys.executable, "-I", "-S", script, str(int(on_parent_death)), str(os.getpid()), *argv]
 
 
+def end_with_parent(on_parent_death: int, parent_pid: int) -> None:
+    """Make the kernel send this process the signal when its parent ends. Exit if the parent has ended before."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, on_parent_death, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        sys.exit(0)
+
+
 def main() -> None:
     on_parent_death, parent_pid, *argv = sys.argv[1:]
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(on_parent_death), 0, 0, 0)
-    if os.getppid() != int(parent_pid):
-        sys.exit(0)  # the parent ended before prctl
+    end_with_parent(int(on_parent_death), int(parent_pid))
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - the stack's own command line, no shell
     except OSError as error:

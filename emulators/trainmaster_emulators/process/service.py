@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from trainmaster_emulators.process import exec_with_parent, processes
+from trainmaster_emulators.process.forked_module import ForkedModule
 from trainmaster_emulators.process.loopback import responds
 from trainmaster_emulators.process.state import StackError
 
@@ -20,6 +21,8 @@ PROBE_S: Final = 1.0
 POLL_S: Final = 0.05
 STOP_S: Final = 5.0
 TAIL_BYTES: Final = 2_000
+BACKLOG: Final = 128
+"""Calls that wait in a socket. Each of Pub/Sub's subscriptions has two at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +41,46 @@ class Service:
     """False where a restart would silently lose state."""
     stop_first: bool = False
     """True where the service starts processes that need the other services while they shut down."""
+    keeps_socket: bool = False
+    """True where the service takes its socket by the option `--fd`. Calls wait in it while the service starts again."""
 
 
 class Running:
-    """The process of a started service. It leads its own session.
+    """A started service and its process, which leads its own session.
 
-    Create it on the main thread: the kernel sends the parent-death signal when the thread that forked ends.
+    Create it on the main thread: the kernel sends the parent-death signal when the thread that forked ends. `forks`:
+    a service that keeps its socket is a fork of this process, which must have no other thread.
     """
 
-    def __init__(self, service: Service, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(self, service: Service, environment: Mapping[str, str], log: Path, *, forks: bool = False) -> None:
         self.service = service
         self.log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                exec_with_parent.command(service.argv),
-                env={**environment, **service.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+        self._environment = {**environment, **service.environment}
+        self._forks = forks
+        self._socket = (
+            socket.create_server(processes.split_address(service.address), backlog=BACKLOG)
+            if service.keeps_socket
+            else None
+        )
+        self.start()
+
+    def start(self) -> None:
+        """Start the process, also when an earlier one has ended."""
+        kept = [self._socket.fileno()] if self._socket is not None else []
+        argv = [*self.service.argv, *(f"--fd={number}" for number in kept)]
+        with self.log.open("ab") as output:
+            self._process: ForkedModule | subprocess.Popen[bytes] = (
+                ForkedModule(argv, self._environment, output.fileno(), kept[0])
+                if kept and self._forks
+                else subprocess.Popen(
+                    exec_with_parent.command(argv),
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=kept,
+                )
             )
         self.pid = self._process.pid
         self.started_at = processes.started_at(self.pid) or time.time()
@@ -64,6 +88,11 @@ class Running:
     def exit_status(self) -> int | None:
         """Return Popen's status: negative for a signal, None while the process runs."""
         return self._process.poll()
+
+    def close(self) -> None:
+        """Release the socket. Call it after the process has ended."""
+        if self._socket is not None:
+            self._socket.close()
 
     def is_ready(self) -> bool:
         """Return whether the service responds. Raises StackError with the end of its log if the process has ended."""
@@ -129,6 +158,7 @@ def stop(running: list[Running]) -> None:
         for process in group:
             process.wait(deadline)
             process.kill()
+            process.close()
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Serve one function under functions-framework, as in production, but refuse requests of web pages.
 
-python -m trainmaster_emulators.services.function_server --source FILE --target NAME --host HOST --port PORT \
-        [--push-time-scale S]
+python -m trainmaster_emulators.services.function_server --source FILE --target NAME --fd NUMBER [--push-time-scale S]
 
+`--fd` is the descriptor of the socket on which it listens.
 With `--push-time-scale`, requests wait as Pub/Sub's messages would after failures (`realism.push_flow`).
 """
 
@@ -24,15 +24,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.function_server")
     parser.add_argument("--source", type=Path, required=True, help="file of the function")
     parser.add_argument("--target", required=True, help="name of the function")
-    parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--fd", type=int, required=True, help="descriptor of a socket that listens")
     parser.add_argument("--push-time-scale", type=float, help="delay requests after failures, as Pub/Sub does")
     options = parser.parse_args(argv)
     app = create_app(options.target, str(options.source), "http")
     if options.push_time_scale is not None:
         app.wsgi_app = PushedApplication(app.wsgi_app, PushFlow(options.push_time_scale))
     app.wsgi_app = BrowserGuard(app.wsgi_app)
-    create_server(app, debug=False).run(options.host, options.port)
+    create_server(app, debug=False, bind=f"fd://{options.fd}").run("", 0)
     return 0
 
 

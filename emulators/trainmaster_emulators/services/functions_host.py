@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +11,29 @@ from typing import Final
 
 from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.process.service import Service
-from trainmaster_emulators.process.state import StackError
+from trainmaster_emulators.process.state import StackConfig, StackError
 
 HEALTH: Final = "/robots.txt"
 """functions-framework itself returns 404 for this path as soon as the function is loaded, without calling it."""
 THREADS: Final = 8
 """Concurrent requests of one process, of the same order as in production."""
+
+OWN_FUNCTIONS: Final = StackConfig().functions_dir
+SHARED_MODULES: Final = (
+    "google.cloud.firestore",
+    "google.pubsub_v1.services.publisher.transports",
+    "trainmaster.wiring.authentication",
+    "trainmaster.wiring.intake_deps",
+)
+"""What most of our own functions import."""
+
+
+def import_shared_modules(folder: Path) -> None:
+    """Import what the functions in this folder import. The supervisor does it once, and then forks the functions."""
+    for name in ("trainmaster_emulators.services.function_server", "functions_framework._http.gunicorn"):
+        importlib.import_module(name)
+    for name in SHARED_MODULES if folder == OWN_FUNCTIONS else ():
+        importlib.import_module(name)
 
 
 def services(
@@ -40,13 +58,14 @@ def services(
             name,
             [
                 sys.executable, "-m", "trainmaster_emulators.services.function_server",
-                "--source", str(folder / f"{name}.py"), "--target", name, "--host", LOOPBACK, "--port", str(port),
+                "--source", str(folder / f"{name}.py"), "--target", name,
                 *(() if push_time_scale is None else ("--push-time-scale", str(push_time_scale))),
             ],
             {**environment, **extra.get(name, {}), "THREADS": str(THREADS), "K_SERVICE": name},
             address=f"{LOOPBACK}:{port}",
             health=HEALTH,
             restartable=True,
+            keeps_socket=True,
         )
         for name, port in ports.items()
     ]  # fmt: skip

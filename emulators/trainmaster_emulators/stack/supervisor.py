@@ -29,7 +29,7 @@ from trainmaster.packaging.algorithms_archive import algorithms_archive, algorit
 from trainmaster_emulators.process import backends, processes, service
 from trainmaster_emulators.process import state as states
 from trainmaster_emulators.process.state import ServiceState, StackConfig, StackError, StackState, StackStatus
-from trainmaster_emulators.services import pubsub, storage
+from trainmaster_emulators.services import functions_host, pubsub, storage
 from trainmaster_emulators.stack import client_configuration, service_plan
 
 ALREADY_UP: Final = 75
@@ -90,8 +90,14 @@ class Supervisor:
     def _start(self, planned: service_plan.Plan) -> None:
         """Start all services at once: a service needs the others to work, not to start."""
         client_configuration.write_configuration(self._dir, self._config, planned.endpoints)
+        functions = [planned_service for planned_service in planned.services if planned_service.keeps_socket]
         for planned_service in planned.services:
-            self._launch(planned_service)
+            if planned_service not in functions:
+                self._launch(planned_service)
+        if functions:
+            functions_host.import_shared_modules(self._config.functions_dir)  # while the emulators start
+        for function in functions:
+            self._launch(function)
         self._write()
         emulators = [self._running[name] for name in (pubsub.NAME, storage.NAME) if name in self._running]
         service.wait_ready(emulators, self._config.ready_within_s, give_up=self._give_up)
@@ -121,7 +127,7 @@ class Supervisor:
     def _launch(self, desired: service.Service) -> None:
         log = self._dir / states.LOGS / f"{desired.name}.log"
         environment = processes.service_environment(self._id, addresses=self._state.endpoints.addresses())
-        self._running[desired.name] = service.Running(desired, environment, log)
+        self._running[desired.name] = service.Running(desired, environment, log, forks=True)
 
     def _restart_ended(self) -> None:
         """Restart services that have ended, after their backoff. Raises StackError for one that is not restartable."""
@@ -141,7 +147,7 @@ class Supervisor:
                 del self._restart_at[name]
                 running.kill()
                 self._restarts[name] = self._restarts.get(name, 0) + 1
-                self._launch(running.service)
+                running.start()
                 self._write()
 
     def _next_backoff(self, name: str, ran_s: float) -> float:

@@ -17,6 +17,7 @@ import pytest
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack, recording_functions
 from trainmaster_emulators.process import processes
+from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.process.state import StackConfig
 from trainmaster_emulators.services import pubsub
 
@@ -151,6 +152,20 @@ def test_killed_function_is_restarted_and_loses_no_message(victim: str, recordin
     restarted = recording.state.services["submit"]
     assert restarted.address == server.address
     assert restarted.restarts - server.restarts == (1 if victim == "server" else 0)
+
+
+def test_call_waits_while_a_function_starts_again(recording: LocalStack) -> None:
+    """A refused push would count as one of the 100 deliveries, which the emulator makes in two minutes."""
+    service = recording.state.services["maintenance"]
+    main = psutil.Process(service.pid)
+    killed = [main, *main.children(recursive=True)]
+    for process in killed:
+        process.kill()
+    psutil.wait_procs(killed)
+    push = {"message": {"data": base64.b64encode(b"during the restart").decode()}}
+    assert call(service.address, "POST", "/", push, timeout_s=60) == {}
+    assert "during the restart" in received_data(recording, "maintenance")
+    eventually(lambda: recording.state.services["maintenance"].restarts == service.restarts + 1)
 
 
 def test_two_stacks_share_no_address_and_no_message(recording: LocalStack, tmp_path: Path) -> None:
