@@ -79,6 +79,6 @@ def read_status(console: Console, job_id: str, source: str, published_at: dateti
     loaded = console.store.load(job_id)
     if loaded is not None and loaded.state.job.submission == source:
         return SubmissionStatus(job_id, is_stored=True, problems=(), is_late=False)
-    problems = next((item.problems for item in console.store.rejections() if item.source == source), ())
+    problems = next((rejection.problems for rejection in console.store.rejections(1, source)), ())
     is_late = console.clock() - published_at > STORED_MAX
     return SubmissionStatus(job_id, is_stored=False, problems=problems, is_late=is_late)
