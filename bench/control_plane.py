@@ -90,7 +90,7 @@ class ControlPlane:
     def vm_ready(self, message: Message) -> Delivery:
         def handle() -> None:
             event = agent_messages.decode_vm_ready(message.data)
-            authenticated = authenticate(event, message, self.auth) if self.auth else Authenticated()
+            authenticated = authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
             vm_ready.handle(event, self.deps, authenticated.loaded)
 
         return "vm_ready", handle
@@ -98,7 +98,7 @@ class ControlPlane:
     def replica_exit(self, message: Message) -> Delivery:
         def handle() -> None:
             event = agent_messages.decode_replica_exit(message.data)
-            authenticated = authenticate(event, message, self.auth) if self.auth else Authenticated()
+            authenticated = authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
             replica_exit.handle(event, self.deps, authenticated.loaded)
 
         return "replica_exit", handle

@@ -7,7 +7,7 @@ from flask import Request
 
 from trainmaster.flows import replica_exit as flow
 from trainmaster.messaging import push
-from trainmaster.messaging.agent_messages import decode_replica_exit
+from trainmaster.messaging.agent_messages import decode_replica_exit, decode_subject
 from trainmaster.messaging.authenticate import authenticate
 from trainmaster.wiring.authentication import auth_deps
 from trainmaster.wiring.core_services import bus, deps
@@ -19,6 +19,6 @@ def replica_exit(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
+    authenticated = authenticate(decode_subject(message.data), message, auth_deps())
     event = decode_replica_exit(message.data)
-    authenticated = authenticate(event, message, auth_deps())
     flow.handle(event, deps(), authenticated.loaded)

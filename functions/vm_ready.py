@@ -9,7 +9,7 @@ from flask import Request
 
 from trainmaster.flows import vm_ready as flow
 from trainmaster.messaging import push
-from trainmaster.messaging.agent_messages import decode_vm_ready
+from trainmaster.messaging.agent_messages import decode_subject, decode_vm_ready
 from trainmaster.messaging.authenticate import authenticate
 from trainmaster.wiring.authentication import auth_deps
 from trainmaster.wiring.core_services import bus, deps
@@ -21,6 +21,6 @@ def vm_ready(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
+    authenticated = authenticate(decode_subject(message.data), message, auth_deps())
     event = decode_vm_ready(message.data)
-    authenticated = authenticate(event, message, auth_deps())
     flow.handle(replace(event, host_vm=authenticated.machine), deps(), authenticated.loaded)

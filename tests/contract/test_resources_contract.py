@@ -21,6 +21,7 @@ from trainmaster_emulators.services import iam
 PROJECT = "my-project"
 ACCOUNT = f"trainer@{PROJECT}.iam.gserviceaccount.com"
 SECRET = f"projects/{PROJECT}/secrets/key/versions/1"
+DIGEST = "sha256:" + "0" * 64
 IMAGE = RegistryImage(PROJECT, "us", "training", "team/trainer", "1")
 
 
@@ -36,6 +37,7 @@ def _in_memory() -> Subject:
     resources = MemoryResources()
     names = {ACCOUNT, SECRET, "key", IMAGE.resource}
     resources.missing |= names
+    resources.digests[IMAGE.resource] = DIGEST
     resources.hidden.add("trainer@other-project.iam.gserviceaccount.com")
     return Subject(
         resources, lambda: resources.missing.difference_update(names), lambda: resources.missing.update({SECRET, "key"})
@@ -49,7 +51,7 @@ def _on_google_cloud(host: str) -> Subject:
         data = base64.b64encode(b"value").decode()
         call(host, "POST", f"/v1/projects/{PROJECT}/secrets/key:addVersion", {"payload": {"data": data}})
         tags = IMAGE.resource.rpartition("/")[0]
-        call(host, "POST", f"/v1/{tags}?tagId=1", {"version": "sha256:0"})
+        call(host, "POST", f"/v1/{tags}?tagId=1", {"version": f"{tags}/versions/{DIGEST}"})
 
     def disable_secret() -> None:
         call(host, "POST", f"/v1/{SECRET}:disable", {})
@@ -71,7 +73,7 @@ def test_missing_resources_are_missing(subject: Subject) -> None:
     assert subject.resources.service_account(ACCOUNT) is Existence.MISSING
     assert subject.resources.secret_version(SECRET) is Existence.MISSING
     assert subject.resources.secret_version("key") is Existence.MISSING
-    assert subject.resources.image(IMAGE) is Existence.MISSING
+    assert subject.resources.image(IMAGE) == (Existence.MISSING, "")
 
 
 def test_created_resources_exist(subject: Subject) -> None:
@@ -79,7 +81,7 @@ def test_created_resources_exist(subject: Subject) -> None:
     assert subject.resources.service_account(ACCOUNT) is Existence.EXISTS
     assert subject.resources.secret_version(SECRET) is Existence.EXISTS
     assert subject.resources.secret_version("key") is Existence.EXISTS
-    assert subject.resources.image(IMAGE) is Existence.EXISTS
+    assert subject.resources.image(IMAGE) == (Existence.EXISTS, DIGEST)
 
 
 def test_disabled_secret_version_is_missing(subject: Subject) -> None:

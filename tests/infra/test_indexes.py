@@ -59,7 +59,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "count_created_since": lambda store, world: store.count_created_since(NOW, through_api=True),
     "count_ready": lambda store, world: store.count_ready(world.job_id, 1),
     "expire_history": lambda store, world: store.expire_history(world.job_id, NOW),
-    "rejections": lambda store, world: store.rejections(),
+    "rejections": lambda store, world: (store.rejections(5), store.rejections(1, "x")),
     "job_of_vm": lambda store, world: store.job_of_vm(world.vms[0].name),
     "stockouts": lambda store, world: store.stockouts(NOW),
     "orphans": lambda store, world: store.orphans(),

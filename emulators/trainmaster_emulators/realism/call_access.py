@@ -46,7 +46,7 @@ FIRESTORE_METHODS: Final = {
 }
 """Method → permissions. A transaction needs those of its reads and of its commit. The roles that infra/ grants have all
 permissions to write or none, so the kinds of the writes in a commit make no difference."""
-_PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
+PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
 _ROW: Final = re.compile(r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *\|")
 _CUSTOM_ROLE: Final = re.compile(r'role_id\s*=\s*"(\w+)".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL)
 
@@ -80,7 +80,7 @@ def custom_roles(terraform: str) -> dict[str, frozenset[str]]:
 
 def required_access(method: str, request: bytes) -> Iterator[Access]:
     """Yield the permissions of a gRPC call. Raises KeyError for a method that is not in this module."""
-    if method == _PUBLISH_METHOD:
+    if method == PUBLISH_METHOD:
         yield Access(PUBLISH, topic_resource(first_string(request)))
         return
     service, _, name = method.rpartition("/")

@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc
+from google.pubsub_v1.types import PublishRequest
 
+from trainmaster.memory.bus import message_problem
 from trainmaster_emulators.process.processes import LOOPBACK
 from trainmaster_emulators.realism.call_access import (
     FIRESTORE,
+    PUBLISH_METHOD,
     PUBSUB,
     REFUSED,
     TABLE_FILE,
@@ -77,9 +80,17 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
             sys.stdout.write(f"{REFUSED}{message}\n")
             sys.stdout.flush()
             context.abort(grpc.StatusCode.PERMISSION_DENIED, message)
+        if method == PUBLISH_METHOD and (problem := _publish_problem(request)):
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
 
     def _channel(self, method: str) -> grpc.Channel:
         return next(channel for prefix, channel in self._channels.items() if method.startswith(prefix))
+
+
+def _publish_problem(request: bytes) -> str:
+    """Return which of Pub/Sub's limits a request exceeds; empty: none. Google's emulator has no limits."""
+    messages = PublishRequest.deserialize(request).messages
+    return next(filter(None, (message_problem(message.data, message.attributes) for message in messages)), "")
 
 
 def _deadline_s(context: Any) -> float | None:

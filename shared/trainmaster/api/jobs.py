@@ -66,7 +66,7 @@ def list_jobs(call: Call, service: Service) -> Json:
     matches = list_filter.parse_filter(call.param("filter"), FIELDS)
     positions = _queue_positions(service)
     jobs, token = paging.read_page(
-        call, service.deps.store, lambda job: _is_listed(job) and matches(_view(job, service, positions))
+        call, service, lambda job: _is_listed(job) and matches(_view(job, service, positions))
     )
     page: Json = {"jobs": [_view(job, service, positions) for job in jobs]} if jobs else {}
     return {**page, "nextPageToken": token} if token else page

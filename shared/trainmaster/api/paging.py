@@ -16,9 +16,9 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, TypeAdapter
 
 from trainmaster.api import errors
-from trainmaster.api.request import Call
+from trainmaster.api.request import Call, Service
 from trainmaster.core.model.job import Job
-from trainmaster.ports import JobPosition, Store
+from trainmaster.ports import JobPosition
 
 SIZE_DEFAULT: Final = 20
 SIZE_MAX: Final = 100
@@ -29,12 +29,17 @@ JOBS_READ_MAX: Final = 1_000
 _TOKEN: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]])
 
 
-def read_page(call: Call, store: Store, is_listed: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
-    """Return the jobs of the requested page, and the token of the next page; None: there is none."""
+def read_page(call: Call, service: Service, is_listed: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
+    """Return the jobs of the requested page, and the token of the next page; None: there is none.
+
+    Each read of the database counts as a request. Where the quota ends, so does the page.
+    """
     size, position = _parse_size(call.param("pageSize")), _decode_token(call.param("pageToken"))
     page: list[Job] = []
-    for _ in range(0, JOBS_READ_MAX, size + 1):
-        jobs = store.recent_jobs(size + 1, position)
+    for first in range(0, JOBS_READ_MAX, size + 1):
+        if first and service.requests and service.requests.take():
+            break
+        jobs = service.deps.store.recent_jobs(size + 1, position)
         for job in jobs:
             if is_listed(job):
                 if len(page) == size:

@@ -1,5 +1,8 @@
 """Quotas of API requests per project and minute: 60 creations of jobs, 300 other requests. Source: the service's.
 
+Each caller has a share of the creations, so that no caller locks out the others. A list that reads the database several
+times counts as several requests.
+
 Creations are counted exactly, in the store (`api.create_job`). Each instance of the function counts all other
 requests for itself, because storing a count would cost more than most requests. With N instances up to N times the
 quota is allowed, and a client within the quota is never refused.
@@ -13,7 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from cachetools import LRUCache
+
 MINUTE_S: Final = 60.0
+
+
+SHARE: Final = 10
+"""The part of the quota of creations that every caller has, whatever the others create: a tenth."""
+CALLERS_MAX: Final = 1000
 
 
 @dataclass
@@ -40,3 +50,19 @@ class Bucket:
                 return math.ceil((self._level + 1 - self.per_minute) * MINUTE_S / self.per_minute)
             self._level += 1
             return 0
+
+
+class Shares:
+    """Each caller's share of the quota of creations, in this instance. Thread-safe."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._buckets: LRUCache[str, Bucket] = LRUCache(CALLERS_MAX)
+
+    def take(self, caller: str, per_minute: int) -> int:
+        """Count a creation. Return 0 within the caller's share of `per_minute`; see `Bucket.take`."""
+        with self._lock:
+            share = max(per_minute // SHARE, 1)
+            bucket = self._buckets.setdefault(caller, Bucket(share, self._seconds))
+        return bucket.take()

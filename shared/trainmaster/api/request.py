@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,7 +13,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from trainmaster.api.errors import Json
-from trainmaster.api.quotas import Bucket
+from trainmaster.api.quotas import Bucket, Shares
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
@@ -86,6 +87,8 @@ class Service:
     """Quota of creations; 0: no limit."""
     requests: Bucket | None = None
     """Counts this instance's requests that create no job; None: no limit."""
+    shares: Shares = field(default_factory=lambda: Shares(time.monotonic))
+    """Counts the creations of each caller."""
 
     def now(self) -> datetime:
         return self.deps.clock()

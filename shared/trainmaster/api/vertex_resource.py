@@ -95,7 +95,7 @@ class VertexResource(ABC):
     def list_jobs(self, call: Call, service: Service) -> Json:
         matches = list_filter.parse_filter(call.param("filter"), self.fields)
         jobs, token = paging.read_page(
-            call, service.deps.store, lambda job: self._is_listed(job, call) and matches(self.view(job, call))
+            call, service, lambda job: self._is_listed(job, call) and matches(self.view(job, call))
         )
         page: Json = {self.kind.collection: [self.view(job, call) for job in jobs]} if jobs else {}
         return {**page, "nextPageToken": token} if token else page

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import logging
 import os
+import secrets
+import socket
+import weakref
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -21,25 +28,48 @@ if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
 
 LOOPBACK: Final = "127.0.0.1"
+REDIRECT: Final = (
+    '<!doctype html><meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={0}">'
+    '<a href="{0}">Open the console</a>'
+)
 
 
 def console(
     browser: Annotated[bool, typer.Option(help="Open the address in the default browser.")] = True,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any free one.")] = 0,
+    own_name: Annotated[
+        bool, typer.Option(help="Serve under a name that is known to your browser only. Safari does not find it.")
+    ] = True,
 ) -> None:
     """Show jobs, timelines, decisions and logs in a browser, until Ctrl-C.
 
     The console listens on this machine only and acts with your own credentials. Its address works once.
     """
-    server, address = start(port)
+    server, address = start(port, own_name=own_name)
     say(address)
     complain("The console runs until Ctrl-C.")
-    if browser:
-        webbrowser.open(address)
+    served = Thread(target=server.serve_forever, name="console", daemon=True)
+    served.start()
     try:
-        server.serve_forever()
+        with redirect_page(address) as page:
+            if browser:
+                webbrowser.open(page)  # returns at once, or when a browser in the terminal ends
+            served.join()
     finally:
+        server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def redirect_page(address: str) -> Iterator[str]:
+    """Yield the address of a file that leads to the address, and that only this user can read.
+
+    Every user of the machine can read the arguments of a browser's process, and so the token in them.
+    """
+    with NamedTemporaryFile("w", prefix="trainmaster-console-", suffix=".html") as file:
+        file.write(REDIRECT.format(address))
+        file.flush()
+        yield Path(file.name).as_uri()
 
 
 def serve_stack(environment: Mapping[str, str]) -> str:
@@ -53,8 +83,12 @@ def serve_stack(environment: Mapping[str, str]) -> str:
     return address
 
 
-def start(port: int) -> tuple[BaseWSGIServer, str]:
-    """Return a server on loopback, and the address that signs in. Raises PermanentError for a port in use."""
+def start(port: int, *, own_name: bool = True) -> tuple[BaseWSGIServer, str]:
+    """Return a server on loopback, and the address that signs in. Raises PermanentError for a port in use.
+
+    `own_name`: serve under a random name below `localhost`, which browsers resolve to loopback themselves. Cookies know
+    no ports: under 127.0.0.1, every other server of the machine that the browser visits would receive the session.
+    """
     choose_installation()
     from werkzeug.serving import make_server
 
@@ -73,5 +107,25 @@ def start(port: int) -> tuple[BaseWSGIServer, str]:
         server = make_server(LOOPBACK, port, app, threaded=True)
     except (OSError, SystemExit) as error:  # werkzeug exits where the port is in use
         raise PermanentError(f"--port {port}: cannot listen on it ({error}). Leave it out to use a free port") from None
-    sign_in.hosts = (f"{LOOPBACK}:{server.server_port}", f"localhost:{server.server_port}")
+    if own_name:
+        _hold_ipv6(server)
+    host = f"{secrets.token_hex(8)}.localhost" if own_name else LOOPBACK
+    sign_in.hosts = (f"{host}:{server.server_port}",)
     return server, f"http://{sign_in.hosts[0]}/?token={sign_in.token}"
+
+
+def _hold_ipv6(server: BaseWSGIServer) -> None:
+    """Keep others from listening on ::1 at the server's port: for names below `localhost`, browsers try it first.
+
+    Nothing listens on the socket, so that they connect to 127.0.0.1 next. Raises PermanentError if another program has
+    the port. Without IPv6 no program can have it.
+    """
+    try:
+        with socket.socket(socket.AF_INET6) as held:
+            held.bind(("::1", server.server_port))
+            weakref.finalize(server, os.close, held.detach())
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            server.server_close()
+            problem = f"another program listens on [::1]:{server.server_port}, where it could receive your requests"
+            raise PermanentError(f"--port {server.server_port}: {problem}. Use another port") from None

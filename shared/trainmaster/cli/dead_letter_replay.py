@@ -40,13 +40,13 @@ def replay_agent_event(letter: DeadLetter) -> bool:
 
 def _handle_vm_ready(message: Message) -> None:
     event = decode_vm_ready(message.data)
-    authenticated = authenticate(event, message, _auth_deps())
+    authenticated = authenticate(event.subject, message, _auth_deps())
     vm_ready.handle(replace(event, host_vm=authenticated.machine), core_services.deps(), authenticated.loaded)
 
 
 def _handle_replica_exit(message: Message) -> None:
     event = decode_replica_exit(message.data)
-    authenticated = authenticate(event, message, _auth_deps())
+    authenticated = authenticate(event.subject, message, _auth_deps())
     replica_exit.handle(event, core_services.deps(), authenticated.loaded)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import OutputFormat
-from trainmaster.cli.output import Format, print_json, print_table, say
+from trainmaster.cli.output import Format, complain, print_json, print_table, say
 from trainmaster.errors import PermanentError
 from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE
 from trainmaster.settings import settings
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Messages that no function could handle: list, replay, or drop them.", no_args_is_help=True)
 
+NONE: Final = (
+    "No dead letters arrived within 5 seconds. If your connection is slow, one of many megabytes may be on its way: "
+    "repeat the command after a minute."
+)
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids, as `list` shows them.")]
 All = Annotated[bool, typer.Option("--all", help="Select all messages.")]
 
@@ -32,6 +36,8 @@ def list_(form: OutputFormat = Format.TABLE) -> None:
     if form is Format.JSON:
         print_json([_describe(letter) for letter in letters])
         return
+    if not letters:
+        complain(NONE)
     rows = [(letter.id, _time(letter.at), letter.topic or "-", letter.reason) for letter in letters]
     print_table(("id", "since", "topic", "reason"), rows)
 
@@ -82,14 +88,14 @@ def _report(action: str, letters: Sequence[DeadLetter]) -> None:
     for letter in letters:
         say(f"{action} {letter.id} ({letter.topic or 'unknown topic'})")
     if not letters:
-        say("there are no dead letters")
+        complain(NONE)
 
 
 def _describe(letter: DeadLetter) -> dict[str, object]:
     text = letter.data.decode("utf-8", "replace")
     try:
         data: object = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = text
     return {
         "id": letter.id,

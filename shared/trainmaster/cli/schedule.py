@@ -24,10 +24,12 @@ from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.cli.submit import check_document, read_job
+from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.intake.job_id_template import is_template
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
+from trainmaster.flows.job_creation.package_versions import with_generations
 from trainmaster.jobspec import (
     InvalidJob,
     accept,
@@ -88,6 +90,13 @@ def create(
             metavar="URL",
         ),
     ] = None,
+    follow_packages: Annotated[
+        bool,
+        typer.Option(
+            "--follow-packages",
+            help="Install what is stored under the packages' names at each run, instead of what is stored now.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the Cloud Scheduler job instead of creating it.")
     ] = False,
@@ -101,6 +110,8 @@ def create(
         raise PermanentError("--submit-as and --api belong together: give both or neither")
     project = settings().project
     document = read_template(job_file, is_published=submit_as is None)
+    if not follow_packages:
+        document = with_stored_packages(document)
     data = json.dumps(document).encode()
     if submit_as and api:
         target = api_call(project, api, submit_as, data)
@@ -212,6 +223,27 @@ def read_template(job_file: Path, *, is_published: bool) -> dict[str, object]:
             "a repeated call would create another job"
         )
     return document
+
+
+def with_stored_packages(document: dict[str, object]) -> dict[str, object]:
+    """Return the document with the current generations of packages that programs of jobs may replace.
+
+    Those are all packages outside the folder `packages` of the installation's bucket. Raises PermanentError for a
+    package that does not exist or that the user may not read.
+    """
+    spec = accept(with_time_in_job_id(document, datetime.now(UTC)), default_job_id=None)
+    own_packages = f"gs://{settings().bucket}/packages/"
+    if all(uri.startswith(own_packages) or pinned != uri for uri, pinned in spec.plan.versions.items()):
+        return document
+    from trainmaster.wiring.objects import objects
+
+    try:
+        versions = with_generations(spec, objects).plan.versions
+    except InvalidJob as invalid:
+        raise PermanentError(f"{invalid}\nWith --follow-packages, packages are looked up at each run only") from None
+    moving = {uri: pinned for uri, pinned in versions.items() if not uri.startswith(own_packages)}
+    pinned_document: dict[str, object] = with_versions(document, moving)
+    return pinned_document
 
 
 def _check_resources(document: dict[str, object]) -> None:

@@ -161,8 +161,8 @@ def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[f
             if loaded and loaded.state.job.submission == source:
                 return loaded.state.job
             sleep(POLL_S)
-        if problems := [rejection.problems for rejection in store.rejections() if rejection.source == source]:
-            raise PermanentError("the job was refused: " + " ".join(problems[0]))
+        if refused := store.rejections(1, source):
+            raise PermanentError("the job was refused: " + " ".join(refused[0].problems))
     raise PermanentError(
         f"the job was published as {source}, but not stored within {STORED_MAX_S:.0f} s. "
         "Check that the function submit is deployed: `trainmaster doctor`"

@@ -55,7 +55,7 @@ class IapSignIn:
             return None
         known = request.cookies.get(COOKIE)
         secret = known or secrets.token_urlsafe(32)
-        cookie = None if known else Cookie(COOKIE, secret, is_secure=True, same_site="Lax")
+        cookie = None if known else Cookie(COOKIE, secret, is_secure=True)
         return User(admitted.email, f"{admitted.subject} {secret}", cookie)
 
     def exchange(self, token: str) -> Cookie | None:  # noqa: ARG002 - there are no tokens in addresses

@@ -1,8 +1,9 @@
 """Signing in to the console on loopback, with the token that the command line printed. It works once.
 
 Other users and web pages on the same machine reach the port, too. The address with the token works once and sets a
-cookie that no script and no other site's page can use. Requests with a foreign `Host` are refused, so that a page
-cannot reach the console under its own name (DNS rebinding).
+cookie that no script and no form or frame of another site can use. The console has a random name, which other servers
+of the machine do not share, and so do not receive the cookie. Requests with another `Host` are refused, so that a page
+cannot reach the console under its own name (DNS rebinding). docs/decisions/0120-console-on-a-shared-machine.md
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from __future__ import annotations
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 from werkzeug.wrappers import Request
 
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """A cookie of a session, which scripts cannot read."""
+    """A cookie of a session, which scripts cannot read.
+
+    It is sent with links from other sites, but not with their forms: users come from a sign-in at another site, or from
+    a file.
+    """
 
     name: str
     value: str
     is_secure: bool = False
     """Whether browsers send it over TLS only."""
-    same_site: Literal["Strict", "Lax"] = "Strict"
-    """`Lax` where users come back from a sign-in at another site, so that the first request has the cookie, too."""
 
 
 @dataclass(frozen=True, slots=True)

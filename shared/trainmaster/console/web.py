@@ -85,9 +85,7 @@ def _add_headers(response: Response) -> Response:
         response.headers[name] = value
     cookie: Cookie | None = g.get("cookie")
     if cookie:
-        response.set_cookie(
-            cookie.name, cookie.value, httponly=True, samesite=cookie.same_site, secure=cookie.is_secure, path="/"
-        )
+        response.set_cookie(cookie.name, cookie.value, httponly=True, samesite="Lax", secure=cookie.is_secure, path="/")
     if "Cache-Control" not in response.headers:
         response.headers["Cache-Control"] = "private, no-cache"
     return response

@@ -29,6 +29,13 @@ RESERVED_SOURCE: Final = (
     "Field: source Error: the attribute source of a message cannot begin with api:, which marks jobs from the API."
 )
 MINUTE_S: Final = 60.0
+WAIT_MAX: Final = timedelta(minutes=15)
+"""How long a message waits for the quota. A publisher cannot be told from others, so that no quota can be fair: a flood
+delays the jobs of others for this time. Pub/Sub delivers a message 100 times, up to a minute apart, before it becomes a
+dead letter."""
+PROBLEMS_KEPT: Final = 100
+PROBLEM_CHARS_KEPT: Final = 2000
+"""What is stored of a refusal: a document in Firestore has at most 1 MiB, and a job file may have 10,000 problems."""
 MESSAGE_SOURCE: Final = "message"
 """Prefix of the submissions that are identified by their content."""
 
@@ -50,7 +57,9 @@ def handle(data: bytes, source: str | None, deps: CreationDeps, published_at: da
         job_id = job_id_of(document)
         document = with_time_in_job_id(document, published_at)
         job_id = job_id_of(document)
-        create_job(document, submission, now, deps, authorize=lambda spec: _authorize(spec, now, deps))
+        create_job(
+            document, submission, now, deps, authorize=lambda spec: _authorize(spec, now, deps, published_at or now)
+        )
     except InvalidJob as invalid:
         raise _reject(submission, job_id, str(invalid).splitlines(), now, deps.store) from None
     except JobExistsError:
@@ -59,14 +68,15 @@ def handle(data: bytes, source: str | None, deps: CreationDeps, published_at: da
         raise _reject(submission, job_id, [str(over_limit)], now, deps.store) from None
 
 
-def _authorize(spec: AcceptedSpec, now: datetime, deps: CreationDeps) -> None:
+def _authorize(spec: AcceptedSpec, now: datetime, deps: CreationDeps, published_at: datetime) -> None:
     """Raise InvalidJob for resources that a job of an unknown submitter may not name.
 
-    Raises TemporaryError for a new job above the quota: Pub/Sub delivers it again when others have been created.
+    Raises TemporaryError for a new job above the quota: Pub/Sub delivers it again when others have been created. A job
+    that has waited for `WAIT_MAX` is created whatever the quota, so that no flood makes it a dead letter.
     """
     check_allowed(spec, deps.allowed)
     limit = deps.messages_per_minute
-    if limit and deps.store.load(spec.job_id or "") is None:
+    if limit and now - published_at < WAIT_MAX and deps.store.load(spec.job_id or "") is None:
         created = deps.store.count_created_since(now - timedelta(seconds=MINUTE_S), through_api=False)
         if created >= limit:
             raise TemporaryError(f"{limit} jobs were created by messages within a minute; {spec.job_id} waits")
@@ -77,5 +87,6 @@ def _reject(
 ) -> PermanentError:
     """Store the rejection, and return the error that ends the handling of the message."""
     key = hashlib.sha256(json.dumps([submission, problems]).encode()).hexdigest()[:32]
-    store.reject(Rejection(key, submission, job_id, tuple(problems), now))
+    kept = tuple(problem[:PROBLEM_CHARS_KEPT] for problem in problems[:PROBLEMS_KEPT])
+    store.reject(Rejection(key, submission, job_id, kept, now))
     return PermanentError("rejected: " + " ".join(problems))

@@ -25,9 +25,10 @@ from google.auth.transport.requests import AuthorizedSession, Request
 from trainmaster.errors import PermanentError, TemporaryError
 
 if TYPE_CHECKING:
-    from google.cloud import firestore, pubsub_v1, storage
+    from google.cloud import firestore, storage
     from google.cloud import logging as cloud_logging
     from google.pubsub_v1.services.publisher import PublisherClient
+    from google.pubsub_v1.services.subscriber import SubscriberClient
 
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 ON_CLOUD_RUN: Final = "K_SERVICE"
@@ -92,10 +93,18 @@ def publisher() -> PublisherClient:
     return PublisherClient(transport=PublisherGrpcTransport(channel=grpc.insecure_channel(emulator)))
 
 
-def subscriber() -> pubsub_v1.SubscriberClient:
-    from google.cloud import pubsub_v1
+def subscriber() -> SubscriberClient:
+    """Return the generated client. Its channel has no limit of size, also to an emulator: a letter may have 10 MB."""
+    from google.pubsub_v1.services.subscriber import SubscriberClient
 
-    return pubsub_v1.SubscriberClient(credentials=None if PUBSUB_EMULATOR in os.environ else credentials())
+    emulator = os.environ.get(PUBSUB_EMULATOR)
+    if not emulator:
+        return SubscriberClient(credentials=credentials())
+    import grpc
+    from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
+
+    channel = grpc.insecure_channel(emulator, options=[("grpc.max_receive_message_length", -1)])
+    return SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
 
 
 def storage_client() -> storage.Client:

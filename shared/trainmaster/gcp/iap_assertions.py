@@ -13,7 +13,7 @@ from typing import Any, Final
 from google.auth import exceptions, jwt
 
 from trainmaster.errors import PermanentError
-from trainmaster.gcp.public_keys import PublicKeys
+from trainmaster.gcp.public_keys import INVALID, PublicKeys
 
 ISSUER: Final = "https://cloud.google.com/iap"
 ALGORITHM: Final = "ES256"
@@ -61,7 +61,9 @@ class IapAssertions:
             )
             _require_equal("its issuer", payload["iss"], ISSUER)
             return IapUser(_text(payload["sub"]), _text(payload["email"]))
-        except (exceptions.GoogleAuthError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except exceptions.MalformedError:  # its text contains the assertion
+            raise InvalidAssertionError("the assertion of Identity-Aware Proxy is malformed") from None
+        except (exceptions.GoogleAuthError, *INVALID) as error:
             raise InvalidAssertionError(f"the assertion of Identity-Aware Proxy is not valid: {error}") from None
 
 

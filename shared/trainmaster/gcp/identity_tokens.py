@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from google.auth import exceptions, jwt
 
-from trainmaster.gcp.public_keys import PublicKeys
+from trainmaster.gcp.public_keys import INVALID, PublicKeys
 from trainmaster.ports import Claims, IdentityError
 
 ISSUERS: Final = ("https://accounts.google.com", "accounts.google.com")
@@ -35,7 +35,11 @@ class IdentityTokens:
                 token, certs=self._keys.with_key(key_id), clock_skew_in_seconds=EXPIRY_SLACK_S
             )
             return _claims(payload)
-        except (exceptions.GoogleAuthError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except exceptions.MalformedError:  # its text contains the token
+            raise IdentityError(
+                "identity: the token is not signed by Google: it is malformed, or its key is unknown"
+            ) from None
+        except (exceptions.GoogleAuthError, *INVALID) as error:
             raise IdentityError(f"identity: the token is not signed by Google: {error}") from None
 
 

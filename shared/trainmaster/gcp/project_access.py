@@ -23,6 +23,7 @@ from google.auth.exceptions import GoogleAuthError
 
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.public_keys import INVALID
 from trainmaster.gcp.rest_api import Json, RestApi
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 
@@ -149,7 +150,7 @@ def _signed_scopes(token: str) -> list[str] | None:
     """
     try:
         claims = jwt.decode(token, verify=False)
-    except (GoogleAuthError, ValueError):
+    except (GoogleAuthError, *INVALID):
         return None
     scopes = claims.get("scope")
     return str(scopes).split() if scopes is not None else [FULL_SCOPE]

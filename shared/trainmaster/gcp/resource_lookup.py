@@ -12,7 +12,7 @@ from typing import Final
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
-from trainmaster.core.intake.registry_images import RegistryImage
+from trainmaster.core.intake.registry_images import DIGEST, RegistryImage
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.errors import google_errors
 from trainmaster.gcp.rest_api import Json, RestApi
@@ -62,8 +62,10 @@ class GoogleResources:
         existence, version = _look_up(self._secrets, path)
         return Existence.MISSING if version.get("state", _ENABLED) != _ENABLED else existence
 
-    def image(self, image: RegistryImage) -> Existence:
-        return _look_up(self._images, f"/v1/{image.resource}")[0]
+    def image(self, image: RegistryImage) -> tuple[Existence, str]:
+        existence, resource = _look_up(self._images, f"/v1/{image.resource}")
+        digest = image.digest or str(resource.get("version", "")).rpartition("/")[2]
+        return existence, digest if DIGEST.fullmatch(digest) else ""
 
     def close(self) -> None:
         for api in (self._accounts, self._secrets, self._images):

@@ -8,8 +8,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-ATTRIBUTE_BYTES_MAX: Final = 1024
-"""Source: Pub/Sub quotas, attribute value size. The emulator accepts more."""
+from trainmaster.errors import PermanentError
+
+ATTRIBUTES_MAX: Final = 100
+NAME_BYTES_MAX: Final = 256
+VALUE_BYTES_MAX: Final = 1024
+MESSAGE_BYTES_MAX: Final = 10_000_000
+"""Source of all: Pub/Sub quotas, "Resource limits". Google's emulator accepts more of everything."""
+
+
+def message_problem(data: bytes, attributes: Mapping[str, str]) -> str:
+    """Return why Pub/Sub rejects a message; empty: it accepts the message."""
+    names, values = ([len(text.encode()) for text in texts] for texts in (attributes, attributes.values()))
+    if not data and not attributes:
+        return "the message is empty"
+    if len(names) > ATTRIBUTES_MAX or not all(0 < size <= NAME_BYTES_MAX for size in names):
+        return f"more than {ATTRIBUTES_MAX} attributes, or a name that is empty or has over {NAME_BYTES_MAX} bytes"
+    if max(values, default=0) > VALUE_BYTES_MAX:
+        return f"the value of an attribute has more than {VALUE_BYTES_MAX} bytes"
+    if len(data) + sum(names) + sum(values) > MESSAGE_BYTES_MAX:
+        return f"the message has more than {MESSAGE_BYTES_MAX} bytes"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +48,8 @@ class MemoryBus:
         self._has_messages = threading.Condition()
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
-        if any(len(value.encode()) > ATTRIBUTE_BYTES_MAX for value in attributes.values()):
-            raise ValueError(f"an attribute value has more than {ATTRIBUTE_BYTES_MAX} bytes; Pub/Sub rejects it")
+        if problem := message_problem(data, attributes):
+            raise PermanentError(f"publish to {topic}: 400 {problem}")
         with self._has_messages:
             self._queue.append(Message(topic, data, dict(attributes)))
             self._has_messages.notify_all()

@@ -28,9 +28,10 @@ class Incidents:
         with self._lock:
             self._rejections.setdefault(rejection.key, rejection)
 
-    def rejections(self) -> tuple[Rejection, ...]:
+    def rejections(self, limit: int = 100, source: str | None = None) -> tuple[Rejection, ...]:
         with self._lock:
-            return tuple(self._rejections.values())
+            stored = [one for one in self._rejections.values() if source is None or one.source == source]
+        return tuple(sorted(stored, key=lambda rejection: rejection.at, reverse=True)[:limit])
 
     def note_stockout(self, stockout: Stockout) -> None:
         with self._lock:

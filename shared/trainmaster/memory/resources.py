@@ -15,14 +15,19 @@ class MemoryResources:
         self.hidden: set[str] = set()
         """The same, for resources that the installation may not see."""
 
+        self.digests: dict[str, str] = {}
+        """Digests of images, by their resource names."""
+
     def service_account(self, email: str) -> Existence:
         return self._find(email)
 
     def secret_version(self, name: str) -> Existence:
         return self._find(name)
 
-    def image(self, image: RegistryImage) -> Existence:
-        return self._find(image.resource)
+    def image(self, image: RegistryImage) -> tuple[Existence, str]:
+        existence = self._find(image.resource)
+        digest = image.digest or self.digests.get(image.resource, "")
+        return existence, digest if existence is Existence.EXISTS else ""
 
     def _find(self, name: str) -> Existence:
         if name in self.hidden:

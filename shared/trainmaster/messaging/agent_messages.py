@@ -8,7 +8,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import (
+    AwareDatetime,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from trainmaster.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -43,6 +50,11 @@ Time = Annotated[
 VM may start in 1980."""
 Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,256}$")]
+
+
+def _keep(part: slice) -> BeforeValidator:
+    """Cut a list before its items are validated: the program chose their number."""
+    return BeforeValidator(lambda value: value[part] if isinstance(value, list) else value)
 
 
 class VmModel(MessageModel):
@@ -86,7 +98,7 @@ class ErrorModel(MessageModel):
     message: str
     frame: str
     own_frame: str = ""
-    causes: tuple[str, ...] = ()
+    causes: Annotated[tuple[str, ...], Field(strict=False, max_length=CAUSES_MAX), _keep(slice(CAUSES_MAX))] = ()
 
 
 class PointModel(MessageModel):
@@ -99,12 +111,13 @@ class PointModel(MessageModel):
 class MetricModel(MessageModel):
     value: Annotated[float, Field(allow_inf_nan=False)]
     step: Annotated[int, Field(strict=False, ge=0, le=STEP_MAX)] = 0
-    earlier: Annotated[tuple[PointModel, ...], Field(strict=False)] = ()
+    earlier: Annotated[
+        tuple[PointModel, ...], Field(strict=False, max_length=EARLIER_MAX), _keep(slice(-EARLIER_MAX, None))
+    ] = ()
 
     def measurement(self) -> Measurement:
         """Return the last measurement with the latest of those before it."""
-        latest = self.earlier[-EARLIER_MAX:]
-        earlier = tuple(Point(point.value, point.step) for point in latest if point.value is not None)
+        earlier = tuple(Point(point.value, point.step) for point in self.earlier if point.value is not None)
         return Measurement(self.value, self.step, earlier)
 
 
@@ -130,6 +143,14 @@ class ReplicaExitMessage(AgentMessage):
 
 class MaintenanceMessage(AgentMessage):
     cause: Annotated[LossCause, Field(strict=False)]
+
+
+def decode_subject(data: bytes) -> IncarnationRef:
+    """Return who reports an event, without decoding the rest of the message. The message is authenticated in between.
+
+    Raises PermanentError if the message is malformed.
+    """
+    return decode_json(AgentMessage, data).subject()
 
 
 def decode_vm_ready(data: bytes) -> VmReady:
@@ -163,9 +184,7 @@ def _program_error(error: ErrorModel) -> ProgramError:
     type_, message, frame, own_frame = (
         text[:ERROR_LENGTH_MAX] for text in (error.type, error.message, error.frame, error.own_frame)
     )
-    return ProgramError(
-        type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes[:CAUSES_MAX])
-    )
+    return ProgramError(type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes))
 
 
 def decode_vm_loss(data: bytes) -> VmLost:

@@ -24,7 +24,7 @@ from datetime import timedelta
 from itertools import count, takewhile
 from typing import Final
 
-from trainmaster.core.events import IncarnationRef, ReplicaExited, VmLost, VmReady
+from trainmaster.core.events import IncarnationRef, VmLost
 from trainmaster.core.intake.system_events import SystemEvent, log_name
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica, replica_key
@@ -61,17 +61,18 @@ class Authenticated:
     """The documents that the check has read: the job, and the replica that the event is about."""
 
 
-def authenticate(event: VmReady | ReplicaExited | VmLost, message: Message, deps: AuthDeps) -> Authenticated:
+def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps) -> Authenticated:
     """Return the machine that sent the event, with the documents that were read.
 
-    Raises IdentityError unless the event's own replica sent the message, and TemporaryError for network errors.
+    `subject` is whom the event is about: the rest of the message is decoded after this check.
+    Raises IdentityError unless that replica itself sent the message, and TemporaryError for network errors.
     """
     if not deps.account:
         return Authenticated()
     token = read_token(message.attributes)
     if not token:
         raise IdentityError("identity: the event carries no token")
-    subject, claims = event.subject, deps.tokens.claims(token)
+    claims = deps.tokens.claims(token)
     _check_audience(claims, subject, deps.project)
     key = replica_key(subject.attempt, subject.replica_id)
     loaded = deps.store.load(subject.job_id, key)
@@ -94,7 +95,7 @@ def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthD
     because an entry can report the loss of any VM. The name of its log must be exactly that of Compute Engine's log.
     """
     if isinstance(event, VmLost):
-        return authenticate(event, message, deps)
+        return authenticate(event.subject, message, deps)
     if deps.account and not message.subscription.endswith(f"/{topics.SYSTEM_EVENTS}"):
         raise IdentityError(f"identity: an audit log entry must come through the topic {topics.SYSTEM_EVENTS}")
     if deps.account and event.log != log_name(deps.project):

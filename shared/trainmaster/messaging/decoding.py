@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
 from trainmaster.errors import PermanentError
+
+MESSAGE_BYTES_MAX: Final = 1 << 18
+"""Largest message, except submissions, which have their own limit. An agent's exit has less than 64 KiB, and an entry
+of Cloud Logging at most 256 KB. A parsed message takes up to fifty times its size."""
+PROBLEMS_MAX: Final = 5
+"""Problems of a message that its error names."""
 
 
 class MessageModel(BaseModel):
@@ -22,19 +28,30 @@ Model = TypeVar("Model", bound=MessageModel)
 
 def decode_json(model: type[Model], data: bytes) -> Model:
     """Return the message. Raises PermanentError, because a malformed message stays malformed when it is redelivered."""
+    _check_size(data)
     try:
         return model.model_validate_json(data)
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])) or 'message'}: {problem['msg']}" for problem in error.errors()
+            f"{'.'.join(map(str, problem['loc'])) or 'message'}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_input=False)[:PROBLEMS_MAX]
         )
         raise PermanentError(f"{model.__name__}: {problems}") from None
 
 
 def has_field(data: bytes, field: str) -> bool:
-    """Return whether `data` is a JSON object that has this field."""
+    """Return whether `data` is a JSON object that has this field. Raises PermanentError for a message that is too big.
+
+    The parser is that of the models: it limits the depth, so that no message ends in a RecursionError.
+    """
+    _check_size(data)
     try:
-        message = json.loads(data)
+        message = from_json(data)
     except ValueError:
         return False
     return isinstance(message, dict) and field in message
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MESSAGE_BYTES_MAX:
+        raise PermanentError(f"the message has {len(data)} bytes, more than {MESSAGE_BYTES_MAX}")

@@ -25,8 +25,12 @@ class AuditLogModel(MessageModel):
     resource: str = Field(alias="resourceName")
 
 
+class LabelsModel(MessageModel):
+    instance_id: str = ""
+
+
 class ResourceModel(MessageModel):
-    labels: dict[str, str]
+    labels: LabelsModel
 
 
 class LogEntryModel(MessageModel):
@@ -73,5 +77,5 @@ def _decode_system_event(data: bytes) -> SystemEvent:
     path = INSTANCE.fullmatch(entry.payload.resource)
     if path is None:
         raise PermanentError(f"system event: {entry.payload.resource} is not the name of a VM")
-    vm = VmRef(path["name"], path["zone"], entry.resource.labels.get("instance_id", ""))
+    vm = VmRef(path["name"], path["zone"], entry.resource.labels.instance_id)
     return SystemEvent(entry.payload.method, vm, entry.at, entry.log)

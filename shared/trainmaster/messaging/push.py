@@ -10,10 +10,9 @@ Eventarc posts the same body, so one function serves both. Responses never conta
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -26,12 +25,25 @@ if TYPE_CHECKING:
 
     from trainmaster.ports import Bus
 
-Response = tuple[str, int]
+Response = tuple[str | Iterator[str], int]
 
 REASON_LENGTH_MAX: Final = 1000
 """In bytes. Pub/Sub allows 1,024 bytes in the value of an attribute."""
-INVALID_BODY_BYTES_MAX: Final = 1 << 20
-"""How much of an undecodable request is kept in its dead letter."""
+BODY_BYTES_MAX: Final = 3 << 20
+"""How much of a request is read. A job document has at most 1 MiB, which is 1.4 MB in a push request, and the largest
+attributes that Pub/Sub accepts have 0.8 MB there."""
+LETTER_BYTES_MAX: Final = 1 << 20
+"""Data that a dead letter keeps: no function handles more."""
+CUT_BYTES: Final = 1 << 16
+"""What a dead letter keeps of a request or of data that is larger than that."""
+ATTRIBUTES_MAX: Final = 100
+"""Attributes of one message. Source: Pub/Sub quotas."""
+ADDED: Final = ("reason", "function", "message_id", "published_at", "subscription", "cut")
+"""Attributes that a dead letter has besides those of its message. `cut`: the size in bytes before its data was cut."""
+READ_ATTRIBUTES: Final = ("identity", "source", "bucketId", "object")
+"""Beginnings of the names of all attributes that functions read."""
+LOGGED_BYTES_MAX: Final = 8192
+"""How much of a reason is logged: a refused job may have thousands of problems."""
 DEAD_LETTER_PREFIX: Final = "CloudPubSubDeadLetterSource"
 """Prefix of the attributes that Pub/Sub adds when it dead-letters a message. In other messages they are forged."""
 
@@ -57,16 +69,20 @@ def serve(request: Request, function: str, handle: Callable[[Message], object], 
     `function` is the name in logs and dead letters. `bus` is called only if a dead letter must be written.
     """
     json_log.configure()
+    body = request.stream.read(BODY_BYTES_MAX + 1)
     try:
-        message = decode(request.get_data())
+        message = decode(body)
     except PermanentError as error:
-        message = Message(request.get_data()[:INVALID_BODY_BYTES_MAX], {}, "", datetime.now(UTC))
-        return _dead_letter(message, function, str(error), bus)
+        _, status = _dead_letter(Message(body, {}, "", datetime.now(UTC)), function, str(error), bus)
+        # functions-framework would read the rest of the request into memory, unless the response is a stream.
+        return iter(()), status
     with json_log.context(function=function, message_id=message.message_id):
         try:
             handle(message)
         except PermanentError as error:
             return _dead_letter(message, function, str(error), bus)
+        except RecursionError:
+            return _dead_letter(message, function, "the message is nested too deeply", bus)
         except TemporaryError as error:
             _log.warning("message will be redelivered: %s", error)
             return "try again later", 503
@@ -77,10 +93,12 @@ def serve(request: Request, function: str, handle: Callable[[Message], object], 
 
 
 def decode(body: bytes) -> Message:
-    """Return the message of a push request. Raises PermanentError if the body is not one.
+    """Return the message of a push request. Raises PermanentError if the body is not one, or is too large.
 
     `data` and `attributes` may be absent from the envelope `{"message": {"data", "attributes", "messageId"}}`.
     """
+    if len(body) > BODY_BYTES_MAX:
+        raise PermanentError(f"the push request has more than {BODY_BYTES_MAX} bytes")
     try:
         envelope = json.loads(body)
         message = envelope["message"]
@@ -88,8 +106,8 @@ def decode(body: bytes) -> Message:
         data = base64.b64decode(message.get("data") or "", validate=True)
         message_id = message.get("messageId") or message.get("message_id") or ""
         publish_time = message.get("publishTime") or message.get("publish_time")
-        published_at = datetime.fromisoformat(publish_time) if publish_time else datetime.now(UTC)
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+        published_at = datetime.fromisoformat(publish_time).astimezone(UTC) if publish_time else datetime.now(UTC)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise PermanentError("not a Pub/Sub push request") from None
     if not isinstance(attributes, dict) or not all(isinstance(value, str) for value in attributes.values()):
         raise PermanentError("attributes of a Pub/Sub message must be strings")
@@ -97,24 +115,31 @@ def decode(body: bytes) -> Message:
 
 
 def _dead_letter(message: Message, function: str, reason: str, bus: Callable[[], Bus]) -> Response:
-    """Publish the message to the dead-letter topic, with the reason and with what a replay needs to know."""
-    _log.error("message cannot be handled and goes to the dead-letter topic: %s", reason)
-    own = {name: value for name, value in message.attributes.items() if not name.startswith(DEAD_LETTER_PREFIX)}
+    """Publish the message to the dead-letter topic, with the reason and with what a replay needs to know.
+
+    Pub/Sub accepts every letter: large data is cut, and attributes that no function reads are left out if there are too
+    many. An error is therefore one of the topic or its permissions, and the message is delivered again.
+    """
+    _log.error("message cannot be handled and goes to the dead-letter topic: %s", truncate(reason, LOGGED_BYTES_MAX))
+    own = [name for name in message.attributes if name not in ADDED and not name.startswith(DEAD_LETTER_PREFIX)]
+    own.sort(key=lambda name: not name.startswith(READ_ATTRIBUTES))
+    data, is_cut = message.data, len(message.data) > LETTER_BYTES_MAX
     attributes = {
-        **own,
-        "reason": _truncate(reason),
+        **{name: message.attributes[name] for name in own[: ATTRIBUTES_MAX - len(ADDED)]},
+        **({"cut": str(len(data))} if is_cut else {}),
+        "reason": truncate(reason, REASON_LENGTH_MAX),
         "function": function,
         "message_id": message.message_id,
         "published_at": message.published_at.isoformat(),
         "subscription": message.subscription.rpartition("/")[2],
     }
     try:
-        bus().publish(topics.DEAD_LETTER, message.data or b"(empty)", attributes)
-    except TemporaryError as error:
+        bus().publish(topics.DEAD_LETTER, (data[:CUT_BYTES] if is_cut else data) or b"(empty)", attributes)
+    except (TemporaryError, PermanentError) as error:
         _log.warning("the dead letter could not be written: %s", error)
         return "try again later", 503
     return "", 204
 
 
-def _truncate(text: str) -> str:
-    return text.encode()[:REASON_LENGTH_MAX].decode(errors="ignore")
+def truncate(text: str, bytes_max: int) -> str:
+    return text[:bytes_max].encode(errors="replace")[:bytes_max].decode(errors="ignore")

@@ -40,8 +40,8 @@ class Resources(Protocol):
         """
         ...
 
-    def image(self, image: RegistryImage) -> Existence:
-        """Look up an image by its tag or digest."""
+    def image(self, image: RegistryImage) -> tuple[Existence, str]:
+        """Look up an image by its tag or digest. Return its digest, too, `sha256:…`; empty: it is not known."""
         ...
 
 

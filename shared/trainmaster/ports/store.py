@@ -201,8 +201,11 @@ class Incidents(Protocol):
         """Store the rejection. Idempotent by its key."""
         ...
 
-    def rejections(self) -> tuple[Rejection, ...]:
-        """Return all rejections."""
+    def rejections(self, limit: int = 100, source: str | None = None) -> tuple[Rejection, ...]:
+        """Return at most `limit` rejections: the latest, the newest first, or those of one source, in any order.
+
+        Everyone who may submit jobs can add rejections, so that a read of all has no bound.
+        """
         ...
 
     def report_orphan(self, orphan: Orphan) -> None:

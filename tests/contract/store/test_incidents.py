@@ -16,6 +16,15 @@ def test_rejection_is_stored_once(store: Store) -> None:
     assert store.rejections() == (rejection,)
 
 
+def test_rejections_are_read_in_bounded_numbers_whatever_was_refused_before(store: Store) -> None:
+    stored = [Rejection(f"k{number}", f"message:{number}", None, ("x",), at(number)) for number in range(6)]
+    for rejection in stored:
+        store.reject(rejection)
+    assert store.rejections(2) == (stored[5], stored[4])
+    assert store.rejections(1, "message:3") == (stored[3],)
+    assert store.rejections(1, "message:7") == ()
+
+
 def test_orphan_is_reported_once_until_it_is_forgotten(store: Store) -> None:
     orphan = Orphan("4711", "tm-x-abcdef0123456789-chief-0", "us-central1-a", "x", START)
     other = replace(orphan, instance_id="4712")

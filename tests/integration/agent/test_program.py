@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from trainmaster.memory.bus import ATTRIBUTE_BYTES_MAX
+from trainmaster.memory.bus import VALUE_BYTES_MAX
 from trainmaster.messaging.authenticate import read_token
 
 from .support.cloud import Cloud
@@ -82,7 +82,7 @@ def test_success_is_reported_after_vm_ready_with_the_replicas_identity(cloud: Cl
     }
     for message in cloud.messages:
         assert read_token(message.attributes).startswith("token-for:trainmaster/p/digits_1/2/worker/1/3:full")
-        assert len(read_token(message.attributes)) > ATTRIBUTE_BYTES_MAX, (
+        assert len(read_token(message.attributes)) > VALUE_BYTES_MAX, (
             "a single attribute of this size would be rejected by Pub/Sub"
         )
     for line in ("Module completed; cleaning up.", "Clean up finished.", "Task completed successfully."):

@@ -11,7 +11,7 @@ from tests.integration.api.client import CUSTOM_JOBS, JOBS, UNPRIVILEGED, VIEWER
 from tests.integration.api.test_custom_jobs import BODY
 from tests.support.jobs import a_spec
 from tests.support.world import World
-from trainmaster.api.quotas import MINUTE_S, Bucket
+from trainmaster.api.quotas import MINUTE_S, Bucket, Shares
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.wiring import api as wiring
 
@@ -98,6 +98,21 @@ def test_requests_over_quota_are_refused_until_time_has_passed(api: Api, clock: 
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "20")
     clock.now += 20
     assert api.list() == {}
+
+
+def test_list_costs_what_it_reads_and_ends_with_the_quota(api: Api) -> None:
+    """A filter that matches nothing would read 1,000 jobs for one request."""
+    for number in range(8):
+        api.create(f"job_{number}")
+    page = api.list(pageSize="1", filter='jobId="none"')
+    assert list(page) == ["nextPageToken"], "three reads of two jobs"
+    assert api.send_refused("GET", f"{JOBS}/digits_1")["code"] == 429
+
+
+def test_caller_who_uses_up_the_quota_of_creations_leaves_every_other_caller_a_share() -> None:
+    shares, seconds = Shares(lambda: 0.0), 60
+    assert [shares.take("flood", seconds) > 0 for _ in range(70)] == [False] * 6 + [True] * 64
+    assert [shares.take("anna", seconds) > 0 for _ in range(7)] == [False] * 6 + [True]
 
 
 @pytest.mark.parametrize(

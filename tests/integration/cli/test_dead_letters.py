@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
+from trainmaster.gcp.tools import dead_letter_box
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
 from trainmaster_emulators.services.pubsub import PubSub
@@ -23,6 +24,7 @@ def pubsub(pubsub_emulator: str, monkeypatch: pytest.MonkeyPatch) -> PubSub:
     project = f"test-{uuid.uuid4().hex[:8]}"
     monkeypatch.setenv("TRAINMASTER_PROJECT", project)
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", pubsub_emulator)
+    monkeypatch.setattr(dead_letter_box, "PULL_S", 2.0)
     settings.cache_clear()
     client = PubSub(pubsub_emulator, project)
     for topic in (topics.DEAD_LETTER, topics.SUBMIT):
@@ -79,7 +81,21 @@ def test_drop_deletes_messages(pubsub: PubSub, run: Callable[..., Result]) -> No
     assert listed(run)[0]["data"] == "not json"
     assert run("drop", "--all").stdout.count("dropped") == 2
     assert listed(run) == []
-    assert "there are no dead letters" in run("drop", "--all").stdout
+    nothing = run("drop", "--all")
+    assert (nothing.stdout, "No dead letters arrived" in nothing.stderr) == ("", True)
+
+
+def test_large_or_deep_letters_hide_no_other(pubsub: PubSub, run: Callable[..., Result]) -> None:
+    for data in (b"x" * 5_000_000, b"[" * 5000, b"x"):
+        pubsub.publish(topics.DEAD_LETTER, data, **REASON)
+    assert [len(str(letter["data"])) for letter in listed(run)] == [5_000_000, 5000, 1]
+
+
+def test_letter_whose_data_was_cut_is_not_replayed(pubsub: PubSub, run: Callable[..., Result]) -> None:
+    pubsub.publish(topics.DEAD_LETTER, b"{}", cut="1700000", **REASON)
+    result = run("replay", "--all")
+    assert "its 1700000 bytes were cut" in result.stdout
+    assert (result.exit_code, len(listed(run)), pubsub.pull(topics.SUBMIT)) == (1, 1, [])
 
 
 @pytest.mark.parametrize(

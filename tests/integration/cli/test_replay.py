@@ -34,6 +34,7 @@ from trainmaster.core.model.tuning import trial_id
 from trainmaster.errors import PermanentError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, upload, vm_ready
 from trainmaster.gcp.pubsub_bus import PubsubBus
+from trainmaster.gcp.tools import dead_letter_box
 from trainmaster.gcp.tools.dead_letter_box import DeadLetter, DeadLetterBox
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects
@@ -167,6 +168,7 @@ REAL: Final = {flow.__name__: flow.handle for flow in FLOWS}
 def letters(lab: Lab, patched: pytest.MonkeyPatch) -> Letters:
     messages = {outcome: {kind: prepare_message(lab, outcome, kind) for kind in KINDS} for outcome in OUTCOMES}
     letters: Letters = {}
+    patched.setattr(dead_letter_box, "PULL_S", 2.0)
     box = DeadLetterBox(lab.project)
     for outcome, error in zip(OUTCOMES, (PermanentError(REASON), RuntimeError("a bug")), strict=True):
         break_flows(patched, error)

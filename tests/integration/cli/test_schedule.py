@@ -135,7 +135,7 @@ def test_put_creates_a_schedule_and_replaces_it(scheduler: CloudScheduler) -> No
 def test_dry_run_prints_fields_of_the_discovery_document(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(NIGHTLY))
-    result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
+    result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
     assert result.exit_code == 0, result.output
     job = json.loads(result.stdout)
     schemas = json.loads((files("googleapiclient") / DISCOVERED).read_text())["schemas"]
@@ -151,7 +151,7 @@ def test_schedule_of_a_job_with_its_own_account_calls_the_api_with_a_token(
     file = tmp_path / "nightly.yaml"
     document = {"jobId": NIGHTLY["jobId"], **a_spec(serviceAccount=ACCOUNT)}
     file.write_text(yaml.safe_dump(document))
-    command = ("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
+    command = ("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
     refused = installation.run(*command)
     assert isinstance(refused.exception, PermanentError)
     assert "--submit-as ACCOUNT --api URL" in str(refused.exception)
@@ -171,7 +171,9 @@ def test_options_of_a_schedule_through_the_api_belong_together(installation: Ins
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(NIGHTLY))
     for option in (("--submit-as", ACCOUNT), ("--api", "https://api.example.com")):
-        result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run", *option)
+        result = installation.run(
+            "schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run", *option
+        )
         assert "belong together" in str(result.exception)
 
 
@@ -184,6 +186,6 @@ def test_job_file_that_cannot_be_submitted_repeatedly_is_refused(
 ) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(document))
-    result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--dry-run")
+    result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
     assert isinstance(result.exception, PermanentError)
     assert message in str(result.exception)

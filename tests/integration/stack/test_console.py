@@ -8,7 +8,8 @@ import subprocess
 from http.cookiejar import CookieJar
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
+from urllib.parse import urlsplit
+from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import pytest
 
@@ -32,13 +33,16 @@ def test_local_up_prints_the_address_of_its_console_which_ends_with_the_stack(tm
         assert up.stdout is not None
         try:
             address = next(line.partition(": ")[2].strip() for line in up.stdout if line.startswith("Its jobs"))
-            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}", address)
+            assert re.fullmatch(r"http://[0-9a-f]{16}\.localhost:\d+/\?token=[\w-]{40,}", address)
             browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
-            with browser.open(address) as response:
+            # Browsers resolve names below localhost to loopback themselves, and urllib does not.
+            name = urlsplit(address).netloc
+            request = Request(address.replace(name.partition(":")[0], "127.0.0.1"), headers={"Host": name})
+            with browser.open(request) as response:
                 page = response.read().decode()
             assert "There are no jobs in the project trainmaster-local yet" in page
         finally:
             up.send_signal(signal.SIGINT)
         assert up.wait(60) in (0, 130)
     with pytest.raises(URLError):
-        browser.open(address)
+        browser.open(request)

@@ -59,6 +59,13 @@ def publish(topic: str) -> bytes:
     return bytes(PublishRequest.serialize(PublishRequest(topic=f"projects/p/topics/trainmaster-{topic}")))
 
 
+def test_message_above_pubsubs_limits_is_refused_as_by_google(upstream: str) -> None:
+    message = PubsubMessage(data=b"x", attributes={f"a{number}": "" for number in range(101)})
+    request = PublishRequest(topic="projects/p/topics/trainmaster-submit", messages=[PubsubMessage(data=b"x"), message])
+    error = call("upload", upstream, PUBLISH, bytes(PublishRequest.serialize(request)))
+    assert (error.code(), "more than 100 attributes" in error.details()) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
 def commit() -> bytes:
     return bytes(CommitRequest.serialize(CommitRequest(database="projects/p/databases/(default)")))
 

@@ -76,7 +76,7 @@ def test_token_works_once_and_disappears_from_the_address(site: Site) -> None:
     first = fresh.client.get(f"/?token={fresh.sign_in.token}", base_url=ORIGIN)
     assert (first.status_code, first.headers["Location"]) == (303, "/jobs")
     assert "HttpOnly" in first.headers["Set-Cookie"]
-    assert "SameSite=Strict" in first.headers["Set-Cookie"]
+    assert "SameSite=Lax" in first.headers["Set-Cookie"]
     assert fresh.sign_in.token not in first.headers["Set-Cookie"]
     second = fresh.app.test_client().get(f"/?token={fresh.sign_in.token}", base_url=ORIGIN)
     assert second.status_code == 401

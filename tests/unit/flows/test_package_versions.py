@@ -6,15 +6,24 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
+import yaml
 
+from tests.support.console_site import Site
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.world import World
+from trainmaster.cli.schedule import with_stored_packages
+from trainmaster.console.pages.submission import new_form
 from trainmaster.core.intake.job_files import UploadedObject
+from trainmaster.core.model.plan import Container
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit, upload
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.memory.objects import MemoryObjects
+from trainmaster.memory.resources import MemoryResources
 from trainmaster.messaging import topics
+from trainmaster.settings import settings
+
+DIGEST = "sha256:" + "a" * 64
 
 TRAINER = "gs://bucket/trainer-0.1.tar.gz"
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest"
@@ -36,8 +45,10 @@ class Installation:
     def put(self, uri: str, content: bytes = b"code") -> int:
         return self.objects.write(uri, content, content_type="application/gzip")
 
-    def submit(self, spec: dict[str, object], source: str = "gs://b/jobs/digits.yaml#1") -> None:
-        submit.handle(json.dumps({"jobId": "digits_1", **spec}).encode(), source, self.deps)
+    def submit(
+        self, spec: dict[str, object], source: str = "gs://b/jobs/digits.yaml#1", job_id: str = "digits_1"
+    ) -> None:
+        submit.handle(json.dumps({"jobId": job_id, **spec}).encode(), source, self.deps)
 
     @property
     def package_uris(self) -> tuple[str, ...]:
@@ -146,3 +157,50 @@ def test_missing_package_of_a_job_file_is_written_next_to_it(installation: Insta
     assert problem["field"] == "trainingInput.packageUris[0]"
     assert TRAINER in problem["problem"]
     assert not [message for message in installation.world.bus.drain() if message.topic == topics.SUBMIT]
+
+
+def test_form_of_a_second_job_names_the_packages_that_the_first_one_ran(installation: Installation) -> None:
+    """A program of another job has replaced the package since."""
+    accepted = installation.put(TRAINER)
+    installation.submit(a_spec(packageUris=[TRAINER], args=[TRAINER]))
+    installation.put(TRAINER, b"of an attacker")
+    document = yaml.safe_load(new_form(Site(installation.world).console(), installation.world.job).text)
+    assert document["trainingInput"]["packageUris"] == [f"{TRAINER}#{accepted}"]
+    assert document["trainingInput"]["args"] == [TRAINER]
+    installation.submit(document, "again", "digits_2")
+    again = installation.world.store.load("digits_2")
+    assert again is not None
+    assert again.state.job.plan.program.package_uris == (f"{TRAINER}#{accepted}",)
+
+
+def test_job_runs_the_image_that_its_tag_named_when_it_was_accepted(installation: Installation) -> None:
+    image = "us-docker.pkg.dev/my-project/training/trainer:1"
+    installation.world.resources = resources = MemoryResources()
+    resources.digests["projects/my-project/locations/us/repositories/training/packages/trainer/tags/1"] = DIGEST
+    spec = a_spec(masterConfig={"imageUri": image}, workerConfig={"imageUri": image})
+    for name in ("packageUris", "pythonModule", "runtimeVersion", "pythonVersion"):
+        spec["trainingInput"].pop(name, None)  # type: ignore[attr-defined]
+    installation.submit(spec)
+    job = installation.world.job
+    assert job.plan.program.container == Container(f"{image}@{DIGEST}")
+    form = yaml.safe_load(new_form(Site(installation.world).console(), job).text)["trainingInput"]
+    assert form["masterConfig"]["imageUri"] == form["workerConfig"]["imageUri"] == f"{image}@{DIGEST}"
+    installation.submit({"trainingInput": form}, "again", "digits_2")
+
+
+def test_schedule_names_the_packages_that_were_stored_at_its_creation(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs of other jobs may replace a package outside the folder `packages` before the next run."""
+    monkeypatch.setenv("TRAINMASTER_BUCKET", "bucket")
+    monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
+    settings.cache_clear()
+    monkeypatch.setattr("trainmaster.wiring.objects.objects", lambda: installation.objects)
+    own = "gs://bucket/packages/helper-0.1.tar.gz"
+    accepted = installation.put(TRAINER)
+    installation.put(own)
+    stored = with_stored_packages({"jobId": "nightly_{time}", **a_spec(packageUris=[TRAINER, own])})
+    settings.cache_clear()
+    assert stored["trainingInput"]["packageUris"] == [f"{TRAINER}#{accepted}", own]  # type: ignore[index]
+    with pytest.raises(PermanentError, match="--follow-packages"):
+        with_stored_packages({"jobId": "nightly_{time}", **a_spec(packageUris=[HELPER])})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -74,6 +75,24 @@ def test_event_with_a_forged_or_foreign_token_is_dead_lettered_and_changes_nothi
     assert dead_letter_reason.startswith("identity: ")
     assert reason in dead_letter_reason
     assert sender.world.ledger == before
+
+
+DEEP = base64.urlsafe_b64encode(b"[" * 40_000).decode()
+
+
+@pytest.mark.parametrize("token", [f"{DEEP}.{DEEP}.{DEEP}", "secret" * 10, "a.b.secretsecret", f"{DEEP}.e30.e30"])
+def test_text_that_is_no_token_is_dead_lettered_without_its_text(sender: Sender, token: str) -> None:
+    assert sender.send(token) == 204
+    (reason,) = sender.reasons()
+    assert "not signed by Google" in reason
+    assert token[:20] not in reason
+    assert "secretsecret" not in reason
+
+
+def test_event_is_authenticated_before_all_of_it_is_decoded(sender: Sender) -> None:
+    sender.name = "replica_exit"
+    sender.send(None, cause="invented")
+    assert sender.reasons() == ["identity: the event carries no token"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.world import World
-from trainmaster.errors import TemporaryError
+from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.memory.bus import Message
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
@@ -102,7 +102,20 @@ def test_message_that_cannot_be_handled_is_dead_lettered_with_its_reason(
     assert letter.data == body, "the data is kept"
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"message": 3}', b'{"message": {"data": "%%%"}}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"message": 3}',
+        b'{"message": {"data": "%%%"}}',
+        b"[" * 100_000,
+        b'{"message": {"publishTime": "0001-01-01T00:00:00+23:00"}}',
+        b'{"message": {"data": "' + b"A" * 14_000_000 + b'"}}',
+    ],
+    ids=range(8),
+)
 def test_malformed_push_request_is_dead_lettered_and_not_echoed(
     world: World, client: Callable[[str], FlaskClient], body: bytes
 ) -> None:
@@ -111,6 +124,38 @@ def test_malformed_push_request_is_dead_lettered_and_not_echoed(
     assert response.status_code == 204
     assert SECRET.encode() not in response.data
     assert len(dead_letters(world)) == 1
+
+
+@pytest.mark.parametrize("attributes", [0, 95, 100])
+@pytest.mark.parametrize("size", [1, 1 << 20, (1 << 20) + 1, 1_700_000])
+def test_dead_letter_of_every_message_is_one_that_pubsub_accepts(
+    world: World, client: Callable[[str], FlaskClient], attributes: int, size: int
+) -> None:
+    """The bus has Pub/Sub's limits. A letter that is cut says so, and the identity token of its sender is kept."""
+    sent = {f"a{number}": "1" * 1024 for number in range(attributes)} | (
+        {"identity": SECRET} if attributes < 100 else {}
+    )
+    assert client("vm_ready").post("/", json=envelope(b"x" * size, **sent)).status_code == 204
+    (letter,) = dead_letters(world)
+    is_cut = size > 1 << 20
+    assert letter.attributes.get("cut") == (str(size) if is_cut else None)
+    assert len(letter.data) == (1 << 16 if is_cut else size)
+    assert letter.attributes.get("identity") == sent.get("identity")
+
+
+def test_reason_that_is_not_text_is_dead_lettered(world: World, client: Callable[[str], FlaskClient]) -> None:
+    assert client("submit").post("/", json=envelope(b'{"jobId": "\\ud800", "\\ud800": 1}')).status_code == 204
+    assert dead_letters(world)[0].attributes["reason"]
+
+
+def test_dead_letter_that_cannot_be_written_is_tried_again(
+    world: World, client: Callable[[str], FlaskClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(*_: object) -> None:
+        raise PermanentError("publish to trainmaster-dead-letter: 404")
+
+    monkeypatch.setattr(world.bus, "publish", publish)
+    assert client("vm_ready").post("/", json=envelope(b"{")).status_code == 503
 
 
 @pytest.mark.parametrize(("holder", "is_provisioned"), [("16", False), ("17", True)])

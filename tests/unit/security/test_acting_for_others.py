@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -227,6 +230,30 @@ def test_messages_have_a_quota_of_their_own_and_wait_above_it(world: World) -> N
     world.wait(61)
     send(3)
     assert len(world.store.recent_jobs(9)) == 4
+
+
+def test_flood_of_messages_delays_the_jobs_of_others_and_never_ends_them(world: World) -> None:
+    """Each message is delivered once a minute in random order, and would be a dead letter after 100 deliveries."""
+    deps, order = replace(world.deps, messages_per_minute=2), Random(1)  # noqa: S311 - not for secrets
+    sent, waiting = world.now, [f"flood_{number}" for number in range(60)] + ["honest_1", "honest_2"]
+    for minute in range(20):
+        order.shuffle(waiting)
+        for job_id in tuple(waiting):
+            with suppress(TemporaryError):
+                submit.handle(json.dumps({"jobId": job_id, **a_spec()}).encode(), None, deps, sent)
+                waiting.remove(job_id)
+        assert minute > 14 or len(waiting) == 60 - 2 * minute, "the quota holds until then"
+        world.wait(61)
+    assert waiting == []
+
+
+def test_refusal_with_endless_problems_is_stored_within_the_limits_of_the_database(world: World) -> None:
+    spec = a_spec(args=[{} for _ in range(1_000)], **{"x" * 5000: 1})
+    with pytest.raises(PermanentError, match="rejected"):
+        world.submit(spec)
+    (rejection,) = world.store.rejections()
+    assert len(rejection.problems) == submit.PROBLEMS_KEPT
+    assert max(map(len, rejection.problems)) <= submit.PROBLEM_CHARS_KEPT
 
 
 @pytest.mark.parametrize("source", ["api:", "api:4711"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import pytest
@@ -126,11 +128,58 @@ def test_id_of_a_vm_cannot_lead_to_another_document(instance_id: str) -> None:
 
 
 def test_texts_of_an_exit_are_cut() -> None:
-    error = {"type": "E" * 10**6, "message": "m" * 10**6, "frame": "f" * 10**6}
-    data = json.dumps({**MESSAGE, "cause": "process", "exit_status": 1, "error": error, "tail": "t" * 10**6}).encode()
+    error = {"type": "E" * 50_000, "message": "m" * 50_000, "frame": "f" * 50_000, "causes": ["c" * 5000] * 12}
+    data = json.dumps({**MESSAGE, "cause": "process", "exit_status": 1, "error": error, "tail": "t" * 40_000}).encode()
     event = agent_messages.decode_replica_exit(data)
     assert event.error is not None
     assert {len(event.error.type), len(event.error.message), len(event.error.frame), len(event.tail)} == {4096}
+    assert [len(cause) for cause in event.error.causes] == [4096] * agent_messages.CAUSES_MAX
+
+
+DECODERS: Final[list[Callable[[bytes], object]]] = [
+    agent_messages.decode_subject,
+    agent_messages.decode_vm_ready,
+    agent_messages.decode_replica_exit,
+    google_events.decode_maintenance,
+    internal_requests.decode_provision,
+    internal_requests.decode_tune,
+    partial(google_events.decode_upload, {"bucketId": "b", "objectId": "jobs/x.yaml", "objectGeneration": "1"}),
+]
+
+
+@pytest.mark.parametrize("decode", DECODERS, ids=lambda decode: getattr(decode, "__name__", "decode_upload"))
+@pytest.mark.parametrize("start", [b"", b'{"protoPayload": ', b'{"metric": {"earlier": '])
+def test_deep_or_large_message_is_a_permanent_error(decode: Callable[[bytes], object], start: bytes) -> None:
+    large = json.dumps({**MESSAGE, "cause": "process", "metric": {"value": 1, "earlier": [{}] * 100_000}}).encode()
+    for data in (start + b"[" * 2000, start + b'{"a":' * 2000, large):
+        with suppress(PermanentError):  # an upload may have any data, as long as it is small
+            decode(data)
+            assert data is not large
+
+
+def bounded(kind: Any, metadata: list[Any]) -> Iterator[bool]:
+    """Yield for every list, tuple, set or mapping in a type whether its length is bounded."""
+    if get_origin(kind) is Annotated:
+        inner, *more = get_args(kind)
+        found = [constraint for item in more if isinstance(item, FieldInfo) for constraint in item.metadata]
+        yield from bounded(inner, [*metadata, *found])
+        return
+    if get_origin(kind) in (tuple, list, set, frozenset, dict):
+        is_fixed = get_origin(kind) is tuple and Ellipsis not in get_args(kind)
+        yield is_fixed or any(hasattr(constraint, "max_length") for constraint in metadata)
+    for argument in get_args(kind):
+        yield from bounded(argument, [])
+
+
+def test_every_collection_of_a_message_has_a_largest_size() -> None:
+    unbounded = [
+        f"{model.__name__}.{name}"
+        for model, name in FIELDS
+        if not all(bounded(model.model_fields[name].annotation, list(model.model_fields[name].metadata)))
+    ]
+    assert unbounded == ["JobStateMessage.labels", "ReportedMetricModel.measurements"], (
+        "the first is published and never decoded, and the text of the second has at most 16 KiB"
+    )
 
 
 @pytest.mark.parametrize("generation", [str(HUGE), "-1", "0", "9" * 5000, "1.5", ""])

@@ -45,8 +45,7 @@ class InstallationPage:
     orphans: tuple[Orphan, ...]
     rejections: tuple[Rejection, ...]
     """The latest rejected submissions."""
-    rejections_omitted: int
-    """Number of older ones."""
+    has_older_rejections: bool
     pending: tuple[str, ...]
     """Ids of jobs with unconfirmed effects, except jobs in `queue`, whose effects begin after admission."""
 
@@ -60,7 +59,7 @@ def read_installation_page(console: Console) -> InstallationPage:
             used.update(resource_needs(job.plan))
     queue = queued_jobs(live.jobs, console.limits)
     queued = {wait.job_id for wait in queue}
-    rejections = sorted(store.rejections(), key=lambda rejection: rejection.at, reverse=True)
+    rejections = store.rejections(REJECTIONS_MAX + 1)
     return InstallationPage(
         console.project,
         console.version,
@@ -71,7 +70,7 @@ def read_installation_page(console: Console) -> InstallationPage:
         live.unreadable,
         store.stockouts(now - STOCKOUT_WINDOW),
         store.orphans(),
-        tuple(rejections[:REJECTIONS_MAX]),
-        max(len(rejections) - REJECTIONS_MAX, 0),
+        rejections[:REJECTIONS_MAX],
+        len(rejections) > REJECTIONS_MAX,
         tuple(job_id for job_id in store.jobs_with_pending() if job_id not in queued),
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 from trainmaster.console.pages.service import Console, NotFoundError
+from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.model.job import Job
 from trainmaster.jobspec import JOB_ID, InvalidJob, Problem, accept, job_id_from, read_document, with_job_id
 
@@ -49,10 +50,13 @@ class SubmissionStatus:
 
 
 def new_form(console: Console, job: Job) -> SubmissionForm:
-    """Return the form with the job's own spec, and an id derived from its id and the time."""
+    """Return the form with the job's own spec, and an id derived from its id and the time.
+
+    The form names the versions of packages and images that the job ran: others may have been stored since.
+    """
     if job.trial_of is not None:
         raise NotFoundError(f"{job.job_id} is a trial, which only {job.trial_of.job_id} submits")
-    document = with_job_id(json.loads(job.spec_json), None)
+    document = with_job_id(with_versions(json.loads(job.spec_json), job.plan.versions), None)
     suffix = console.now.strftime("%Y%m%d_%H%M%S")
     job_id = job_id_from(_TIME_SUFFIX.sub("", job.job_id), suffix)
     return SubmissionForm(job, job_id, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110))
@@ -75,6 +79,6 @@ def read_status(console: Console, job_id: str, source: str, published_at: dateti
     loaded = console.store.load(job_id)
     if loaded is not None and loaded.state.job.submission == source:
         return SubmissionStatus(job_id, is_stored=True, problems=(), is_late=False)
-    problems = next((item.problems for item in console.store.rejections() if item.source == source), ())
+    problems = next((rejection.problems for rejection in console.store.rejections(1, source)), ())
     is_late = console.clock() - published_at > STORED_MAX
     return SubmissionStatus(job_id, is_stored=False, problems=problems, is_late=is_late)

@@ -14,6 +14,8 @@ _LOCATIONS: Final = {None: "us", "us": "us", "eu": "europe", "asia": "asia"}
 domain support"."""
 _NAME: Final = re.compile(r"(?P<name>[^:@]+)(?::(?P<tag>[^@]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?")
 
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
 
 @dataclass(frozen=True, slots=True)
 class RegistryImage:

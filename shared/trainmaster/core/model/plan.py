@@ -254,14 +254,28 @@ class Plan:
         has_gpus = self.group(task_type).accelerator is not None
         return self.gpu_packages if has_gpus and self.gpu_packages else self.packages
 
-    def with_package_uris(self, replacements: Mapping[str, str]) -> Plan:
-        """Return the plan with these packages replaced, in the program of the job and in those of its roles."""
+    def with_versions(self, versions: Mapping[str, str]) -> Plan:
+        """Return the plan with these packages and container images replaced, in the programs of the job and its roles.
+
+        `versions`: URI or name as requested → the same with its generation or digest.
+        """
 
         def replaced(program: Program) -> Program:
-            return replace(program, package_uris=tuple(replacements.get(uri, uri) for uri in program.package_uris))
+            uris, container = tuple(versions.get(uri, uri) for uri in program.package_uris), program.container
+            if container is not None:
+                container = replace(container, image=versions.get(container.image, container.image))
+            return replace(program, package_uris=uris, container=container)
 
         groups = (replace(group, program=replaced(group.program)) if group.program else group for group in self.groups)
         return replace(self, program=replaced(self.program), groups=tuple(groups))
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The packages and container images of the job, as requested → with the version that was accepted."""
+        programs = [self.program, *(group.program for group in self.groups if group.program)]
+        names = [uri for program in programs for uri in program.package_uris]
+        images = [program.container.image for program in programs if program.container]
+        return {uri.partition("#")[0]: uri for uri in names} | {image.partition("@")[0]: image for image in images}
 
     def program_of(self, task_type: TaskType) -> Program:
         """Return the program that this role runs."""

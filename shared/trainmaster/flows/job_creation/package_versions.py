@@ -50,7 +50,7 @@ def with_generations(spec: AcceptedSpec, objects: Callable[[], Objects] | None) 
         pinned[uri] = with_generation(uri, generation)
     if problems:
         raise InvalidJob(problems)
-    return replace(spec, plan=spec.plan.with_package_uris(pinned))
+    return replace(spec, plan=spec.plan.with_versions(pinned))
 
 
 def programs_of(plan: Plan) -> list[Program]:
@@ -76,4 +76,4 @@ def with_algorithm_package(spec: AcceptedSpec, uri: str) -> AcceptedSpec:
         example = f"apply infra/ of this release again, which stores it and sets {SETTING}"
         raise InvalidJob((Problem("trainmaster.algorithm", problem, example),))
     package = with_hash(uri, PurePosixPath(uri).parent.name)
-    return replace(spec, plan=spec.plan.with_package_uris({BUILT_IN: package}))
+    return replace(spec, plan=spec.plan.with_versions({BUILT_IN: package}))

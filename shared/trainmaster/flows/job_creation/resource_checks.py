@@ -28,8 +28,9 @@ LOOKUPS_AT_ONCE: Final = 8
 """A job may name a hundred secrets. One look-up takes about 50 ms."""
 
 
-_Lookup = Callable[[], Problem | Substitution | None]
-"""Returns a problem or a note, or None if nothing is wrong."""
+_Result = Problem | Substitution | tuple[str, str] | None
+_Lookup = Callable[[], _Result]
+"""Returns a problem, a note, or an image with its digest; None if nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,14 @@ class Findings:
 
     problems: list[Problem] = field(default_factory=list)
     notes: list[Substitution] = field(default_factory=list)
+    images: dict[str, str] = field(default_factory=dict)
+    """Container image as requested → with its digest."""
 
 
 def with_resources(
     spec: AcceptedSpec, objects: Callable[[], Objects] | None, resources: Callable[[], Resources] | None
 ) -> AcceptedSpec:
-    """Return the spec with its packages pinned and with notes about its resources.
+    """Return the spec with its packages and images pinned, and with notes about its resources.
 
     Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks nothing up; an
     installation without Google Cloud's control plane does that.
@@ -57,7 +60,7 @@ def with_resources(
     if problems or findings.problems:
         raise InvalidJob([*problems, *findings.problems])
     notes = (*spec.plan.substitutions, *findings.notes)
-    return replace(spec, plan=replace(spec.plan, substitutions=notes))
+    return replace(spec, plan=replace(spec.plan.with_versions(findings.images), substitutions=notes))
 
 
 def check_resources(
@@ -76,6 +79,8 @@ def check_resources(
         for result in pool.map(lambda lookup: lookup(), lookups):
             if isinstance(result, Problem):
                 findings.problems.append(result)
+            elif isinstance(result, tuple):
+                findings.images[result[0]] = f"{result[0]}@{result[1]}"
             elif result is not None:
                 findings.notes.append(result)
     return findings
@@ -134,7 +139,7 @@ def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) ->
         yield partial(_look_up, spec, account, "service account", partial(port.service_account, account))
     for image in dict.fromkeys(program.container.image for program in programs if program.container):
         if parsed := parse_registry_image(image):
-            yield partial(_look_up, spec, image, "image", partial(port.image, parsed))
+            yield partial(_look_up_image, spec, image, partial(port.image, parsed))
     for secret in _secrets(programs):
         yield partial(_look_up, spec, secret, "secret version", partial(port.secret_version, secret))
 
@@ -142,6 +147,12 @@ def _resource_lookups(spec: AcceptedSpec, resources: Callable[[], Resources]) ->
 def _secrets(programs: Sequence[Program]) -> dict[str, None]:
     """Return the names of all secrets, once each, in the order of the programs."""
     return dict.fromkeys(variable.secret for program in programs for variable in program.environment if variable.secret)
+
+
+def _look_up_image(spec: AcceptedSpec, image: str, find: Callable[[], tuple[Existence, str]]) -> _Result:
+    """Return the image with its digest, so that VMs that start later run the same, whatever its tag names then."""
+    existence, digest = find()
+    return (image, digest) if digest and "@" not in image else _look_up(spec, image, "image", lambda: existence)
 
 
 def _look_up(spec: AcceptedSpec, value: str, kind: str, find: Callable[[], Existence]) -> Problem | Substitution | None:

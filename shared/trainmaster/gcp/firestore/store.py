@@ -82,10 +82,12 @@ class Incidents(Database):
     def reject(self, rejection: Rejection) -> None:
         self._create_once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
 
-    def rejections(self) -> tuple[Rejection, ...]:
-        return tuple(
-            read(Rejection, snapshot.to_dict()) for snapshot in self._find(self._client.collection(REJECTIONS))
-        )
+    def rejections(self, limit: int = 100, source: str | None = None) -> tuple[Rejection, ...]:
+        if source is None:
+            query = self._client.collection(REJECTIONS).order_by("at", direction="DESCENDING")
+        else:
+            query = self._where(REJECTIONS, ("source", "==", source))
+        return tuple(read(Rejection, snapshot.to_dict()) for snapshot in self._find(query.limit(limit)))
 
     def report_orphan(self, orphan: Orphan) -> None:
         self._create_once(f"{ORPHANS}/{orphan.instance_id}", orphan_document(orphan))

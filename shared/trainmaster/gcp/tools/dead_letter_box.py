@@ -25,15 +25,15 @@ from trainmaster.gcp.pubsub_bus import PubsubBus
 from trainmaster.gcp.retries import CALL
 from trainmaster.messaging import push, topics
 
-BATCH: Final = 100
-PULL_S: Final = 2.0
-"""If a pull returns nothing for this long, all messages have been pulled. One pull need not return all of them."""
+BATCH: Final = 10
+"""Letters in one response. A letter of a function has at most 1 MiB, and one that Pub/Sub moved has 10 MB."""
+PULL_S: Final = 5.0
+"""If a pull returns nothing for this long, all messages have been pulled, as far as we can know: a response that takes
+longer cannot be told from none. 10 MB take so long at 16 Mbit/s."""
 MOVED_FROM: Final = f"{push.DEAD_LETTER_PREFIX}Subscription"
 """Source: Pub/Sub, "Dead-letter topics": attributes of a forwarded message. Our subscriptions have the names of their
 topics."""
 MOVED_AT: Final = f"{push.DEAD_LETTER_PREFIX}TopicPublishTime"
-_ADDED: Final = ("reason", "function", "message_id", "published_at", "subscription")
-"""Attributes that our functions add to a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class DeadLetter:
     """Data of the original message."""
     attributes: Mapping[str, str]
     """Those of the original message."""
+    cut_from: str = ""
+    """Size in bytes of the original data, if it was too large to be handled and was cut; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,9 @@ class DeadLetterBox:
                 if letter.topic is None:
                     if ids is not None:
                         raise PermanentError(f"dead letter {letter.id} does not say which topic it was published to")
+                    continue
+                if letter.cut_from:
+                    kept.append((letter, f"its {letter.cut_from} bytes were cut, because no function handles so many"))
                     continue
                 try:
                     if not is_handled(letter):
@@ -157,6 +162,7 @@ def _letter(message: PubsubMessage) -> DeadLetter:
         published_at=datetime.fromisoformat(published_at) if published_at else message.publish_time,
         reason=attributes.get("reason") or unacknowledged,
         data=message.data,
+        cut_from=attributes.get("cut", "") if not moved_from else "",
         attributes={name: value for name, value in attributes.items() if not _is_added(name)},
     )
 
@@ -180,7 +186,7 @@ def _choose(letters: Mapping[str, DeadLetter], ids: Sequence[str] | None) -> lis
 
 
 def _is_added(attribute: str) -> bool:
-    return attribute in _ADDED or attribute.startswith(push.DEAD_LETTER_PREFIX)
+    return attribute in push.ADDED or attribute.startswith(push.DEAD_LETTER_PREFIX)
 
 
 @contextmanager

@@ -115,7 +115,7 @@ def check_submissions(submissions: Mapping[str, tuple[str, str]], store: MemoryS
 
     `submissions`: see `trainmaster.simulator.world.user_actions.UserActions`. Raises ViolationError.
     """
-    refused = {rejection.source for rejection in store.rejections()}
+    refused = {rejection.source for rejection in store.rejections(limit=1_000_000)}
     for source, (job_id, uri) in submissions.items():
         loaded = store.load(job_id)
         is_the_job = loaded is not None and loaded.state.job.submission == source

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from trainmaster.memory.bus import ATTRIBUTE_BYTES_MAX
+from trainmaster.memory.bus import VALUE_BYTES_MAX
 
 TIMEOUT_S: Final = 60.0
 TOKEN_CHARS: Final = 1200
@@ -152,7 +152,7 @@ class Cloud:
     def publish(self, topic: str, call: dict[str, Any]) -> int:
         with self._changed:
             values = [value for message in call["messages"] for value in message.get("attributes", {}).values()]
-            status = 400 if any(len(value.encode()) > ATTRIBUTE_BYTES_MAX for value in values) else self.publish_status
+            status = 400 if any(len(value.encode()) > VALUE_BYTES_MAX for value in values) else self.publish_status
             if status == 200:
                 for message in call["messages"]:
                     body = json.loads(base64.b64decode(message["data"]))
