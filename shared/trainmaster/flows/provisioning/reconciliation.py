@@ -37,14 +37,14 @@ from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
-from trainmaster.flows.provisioning.execute_steps import execute_step, record_queued_vms
+from trainmaster.flows.provisioning.execute_steps import execute_step, record_queued_vms, record_unreachable_zone
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.heartbeats import find_silent, suspend_timeouts
 from trainmaster.flows.provisioning.measurements import record_measurements
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
-from trainmaster.ports import Lease, Loaded
+from trainmaster.ports import Lease, Loaded, reached
 
 ROUNDS_MAX: Final = 8
 """Rounds in one delivery."""
@@ -165,16 +165,23 @@ class _Delivery:
         fleet = fleet_deps.fleet
         if job.state is JobState.QUEUED and not self._admit(job):
             return _Next.SWEEP
-        vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
+        vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.plan.tpu_zones, job.plan.zones))
         now = self.deps.clock()
         steps = plan(state, vms, now, self.created)
+        if job.zone in unreachable:
+            _log.warning("%s: Google cannot reach %s: its VMs there are left as they are", job.job_id, job.zone)
+            if job.started_at is None and steps.creates:
+                record_unreachable_zone(steps.creates, job, self.deps)
+                return _Next.ROUND
+            steps = steps.without_missing()
         steps = suspend_timeouts(steps, state, vms, fleet, fleet_deps.run_all, now, self.heartbeats)
         if steps.is_done and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
             steps = Steps(find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock()))
         if steps.is_done:
-            # Beside VMs, an ended job may have placement policies. Their deletion may take longer than this delivery.
-            is_released = not job.state.is_terminal or fleet.release(job)
+            # A zone that cannot be reached may have VMs to delete. An ended job may have placement policies, too,
+            # whose deletion may take longer than this delivery.
+            is_released = not unreachable and (not job.state.is_terminal or fleet.release(job))
             return _Next.END if is_released else _Next.SWEEP
         if steps.waits_for_backoff:
             return _Next.SWEEP

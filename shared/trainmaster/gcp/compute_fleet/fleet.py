@@ -17,8 +17,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
+# Imported for its exceptions only: Google's REST clients do not translate them.
+import requests
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
@@ -36,15 +39,22 @@ from trainmaster.gcp.compute_fleet.errors import (
     name_exists,
     not_created,
     problem_of,
+    refused_call,
 )
-from trainmaster.gcp.compute_fleet.listed_vms import LISTED_FIELDS, to_labelled_vms
+from trainmaster.gcp.compute_fleet.listed_vms import (
+    LISTED_FIELDS,
+    LISTED_FIELDS_OF_ZONE,
+    is_unreachable,
+    to_labelled_vms,
+)
 from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.gcp.compute_fleet.placement import Placements
 from trainmaster.gcp.compute_fleet.properties import resource
-from trainmaster.gcp.retries import FIELD_MASK, FLEET_READ
+from trainmaster.gcp.errors import is_outage
+from trainmaster.gcp.retries import FLEET_READ, masked
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.gcp.vm_labels import LABEL_JOB, METRIC
-from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
+from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending, complete
 
 HEARTBEAT: Final = "trainmaster/heartbeat"
 """Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
@@ -79,29 +89,69 @@ class ComputeFleet:
         self._operations.close()
         self._placements.close()
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:  # noqa: ARG002 - the port's
-        labelled = self._list(f"labels.{LABEL_JOB}={job_label(job_id)}", f"list the VMs of {job_id}")
-        return tuple(item.vm for item in labelled)
+    def list_vms(
+        self,
+        job_id: str,
+        tpu_zones: Sequence[str] = (),  # noqa: ARG002 - the port's
+        zones: Sequence[str] = (),
+    ) -> tuple[Vm, ...]:
+        with compute_errors(f"list the VMs of {job_id}"):
+            listed, unreachable = self._list(f"labels.{LABEL_JOB}={job_label(job_id)}", zones)
+        return complete([item.vm for item in listed], [zone for zone in unreachable if not zones or zone in zones])
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
-        return tuple(self._list(f"labels.{LABEL_JOB}:*", "list the VMs of all jobs"))
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        with compute_errors("list the VMs of all jobs"):
+            return complete(*self._list(f"labels.{LABEL_JOB}:*", zones))
 
-    def _list(self, condition: str, action: str) -> list[LabelledVm]:
-        """Partial success is not requested: a zone that cannot be reached must be an error, because the VMs of an empty
-        zone would count as lost."""
+    def _list(self, condition: str, zones: Sequence[str]) -> tuple[list[LabelledVm], list[str]]:
+        """Return the VMs, and the zones that cannot be reached, of which Google documents two behaviours: the one call
+        for all zones names them, or it fails. Then `zones` are listed one by one."""
         request = compute_v1.AggregatedListInstancesRequest(
             project=self._project, filter=condition, max_results=PAGE_SIZE
         )
-        with compute_errors(action):
-            pages = self._instances.aggregated_list(request, metadata=[(FIELD_MASK, LISTED_FIELDS)], **FLEET_READ)
-            return [vm for _, scope in pages for vm in to_labelled_vms(scope.instances)]
+        listed, unreachable = [], set()
+        try:
+            for page in masked(partial(self._instances.aggregated_list, request), LISTED_FIELDS).pages:
+                scopes = page.items.items()
+                listed += [vm for _, scope in scopes for vm in to_labelled_vms(scope.instances)]
+                unreachable |= {name for name, scope in scopes if is_unreachable(scope.warning)}
+                unreachable |= set(page.unreachables)
+        except (exceptions.GoogleAPIError, requests.Timeout) as error:
+            if not zones or not is_outage(error):
+                raise
+            return self._list_zones(condition, zones)
+        return listed, sorted(name.rpartition("/")[2] for name in unreachable)
+
+    def _list_zones(self, condition: str, zones: Iterable[str]) -> tuple[list[LabelledVm], list[str]]:
+        listed, unreachable = [], []
+        for zone in zones:
+            try:
+                listed += self._list_zone(condition, zone)
+            except (exceptions.GoogleAPIError, requests.Timeout) as error:
+                if not is_outage(error):
+                    raise
+                unreachable.append(zone)
+        return listed, unreachable
+
+    def _list_zone(self, condition: str, zone: str) -> list[LabelledVm]:
+        request = compute_v1.ListInstancesRequest(
+            project=self._project, zone=zone, filter=condition, max_results=PAGE_SIZE
+        )
+        listed: list[LabelledVm] = []
+        for page in masked(partial(self._instances.list, request), LISTED_FIELDS_OF_ZONE).pages:
+            if is_unreachable(page.warning):
+                raise exceptions.ServiceUnavailable(f"Compute Engine cannot reach {zone}")
+            listed += to_labelled_vms(page.items)
+        return listed
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """If some of the names exist, insert only the others, as a request of its own."""
         outcome = self._insert(job, create, metadata)
         if not name_exists(outcome):
             return outcome
-        existing = {vm.name: vm for vm in self.list_vms(job.job_id) if vm.zone == create.zone}
+        with compute_errors(f"list the VMs in {create.zone}"):
+            listed = self._list_zone(f"labels.{LABEL_JOB}={job_label(job.job_id)}", create.zone)
+        existing = {item.vm.name: item.vm for item in listed}
         ours = [existing[name] for name in create.names if name in existing]
         if any(
             vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED) for vm in ours
@@ -193,10 +243,9 @@ class ComputeFleet:
             try:
                 operation = self._instances.bulk_insert_unary(request, **FLEET_CHANGE)
             except (exceptions.ClientError, exceptions.ServiceUnavailable) as error:
-                problem = problem_of(error)
-                if is_transient(error, problem):
+                if is_transient(error, problem_of(error)):
                     raise
-                return not_created(problem, otherwise=CapacityErrorKind.DENIED)
+                return refused_call(error)
             finished = self._operations.in_zone(create.zone, operation, self._wait_s)
             if finished is None:
                 return Pending()
