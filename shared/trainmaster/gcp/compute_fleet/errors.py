@@ -7,20 +7,23 @@ https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creatio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.api_core import exceptions
 from google.api_core.retry import Retry
 from google.cloud import compute_v1
 
 from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.vm import Vm
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import REPAIRABLE, google_errors, is_refusal
-from trainmaster.gcp.retries import FLEET_CALL_S
+from trainmaster.gcp.retries import FLEET_CALL_S, FLEET_READ
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import CreateOutcome, NotCreated
+
+Result = TypeVar("Result")
 
 _KINDS: Final = {
     # The zone has no capacity. The last three occur in zones that run out of capacity: a VM that was preempted while it
@@ -135,3 +138,20 @@ def _translate(error: exceptions.GoogleAPICallError) -> Exception:
         return TemporaryError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
     family = TemporaryError if is_transient(error, problem) else PermanentError
     return family(f"{problem.code}: {problem.message}")
+
+
+def by_id(instances: compute_v1.InstancesClient, project: str, vm: Vm, call: Callable[[str], Result]) -> Result:
+    """Make a call about a VM with its id; if Google refuses that, with its name, if the VM of this name has the id.
+
+    It is unconfirmed whether the condition on names in provision's role admits ids. Between the two calls, no newer VM
+    can get the name: the deletion of this one takes longer. Raises NotFound if the VM does not exist any more.
+    """
+    try:
+        return call(vm.instance_id)
+    except exceptions.Forbidden as error:
+        if is_transient(error, problem_of(error)):
+            raise
+        named = instances.get(project=project, zone=vm.zone, instance=vm.name, **FLEET_READ)
+        if str(named.id) != vm.instance_id:
+            raise exceptions.NotFound(f"{vm.name} is another VM now") from error
+        return call(vm.name)

@@ -34,6 +34,7 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet.directives import Directives
 from trainmaster.gcp.compute_fleet.errors import (
     FLEET_CHANGE,
+    by_id,
     compute_errors,
     is_transient,
     name_exists,
@@ -79,6 +80,7 @@ class ComputeFleet:
         self._operations = Operations(project, endpoint)
         self._placements = Placements(project, endpoint, self._operations)
         self._directives = Directives(project, self._instances, self._operations)
+        self._by_id = partial(by_id, self._instances, project)
         self._project = project
         self._defaults = defaults
         self._wait_s = wait_s
@@ -179,8 +181,11 @@ class ComputeFleet:
     def delete(self, vm: Vm) -> bool:
         with compute_errors(f"delete {vm.name}"):
             try:
-                operation = self._instances.delete_unary(
-                    project=self._project, zone=vm.zone, instance=vm.instance_id, **FLEET_CHANGE
+                operation = self._by_id(
+                    vm,
+                    lambda name: self._instances.delete_unary(
+                        project=self._project, zone=vm.zone, instance=name, **FLEET_CHANGE
+                    ),
                 )
             except exceptions.NotFound:
                 return True
