@@ -49,7 +49,7 @@ def test_listed_fields_exist() -> None:
 
 def test_vms_of_all_pages_are_listed(compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     compute.fleet.create(job, a_create(job, 3), metadata())
-    monkeypatch.setattr("trainmaster.gcp.compute_fleet.fleet.PAGE_SIZE", 1)
+    monkeypatch.setattr("trainmaster.gcp.compute_fleet.listing.PAGE_SIZE", 1)
     assert {vm.name for vm in compute.fleet.list_vms(job.job_id)} == set(a_create(job, 3).names)
     assert len(compute.fleet.list_all()) == 3
 
@@ -83,7 +83,7 @@ def test_list_whose_field_mask_is_refused_is_read_without_it(
 ) -> None:
     compute.fleet.create(job, a_create(job, 1), metadata())
     for name in ("LISTED_FIELDS", "LISTED_FIELDS_OF_ZONE"):
-        monkeypatch.setattr(f"trainmaster.gcp.compute_fleet.fleet.{name}", "items((")
+        monkeypatch.setattr(f"trainmaster.gcp.compute_fleet.listing.{name}", "items((")
     assert sole(compute.fleet, job).zone == ZONE
 
 

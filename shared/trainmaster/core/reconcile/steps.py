@@ -138,7 +138,3 @@ class Steps:
             if not isinstance(step, Create) and not (isinstance(step, ReportLoss) and step.vm is None)
         )
         return Steps(kept, self.creates_postponed)
-
-    @property
-    def creates(self) -> tuple[Create, ...]:
-        return tuple(step for step in self.steps if isinstance(step, Create))

@@ -5,8 +5,7 @@
                                 does this work               └─────────────────────────────────────┘
 
 A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run twice, late,
-concurrently, or stop halfway. It is done only when a state that was loaded after its last step needs no further step. A
-step that was planned on an outdated state is therefore corrected by the next round.
+concurrently, or stop halfway. It is done only when a state that was loaded after its last step needs no further step.
 
 The lease saves work: of many requests about one job, one lists and plans, and the others end after two reads. It is not
 needed for safety. A request that met the lease is not lost, because its ledger entry is pending: the holder looks for
@@ -169,9 +168,7 @@ class _Delivery:
         now = self.deps.clock()
         steps = plan(state, vms, now, self.created)
         if job.zone in unreachable:
-            _log.warning("%s: Google cannot reach %s: its VMs there are left as they are", job.job_id, job.zone)
-            if job.started_at is None and steps.creates:
-                record_unreachable_zone(steps.creates, job, self.deps)
+            if job.started_at is None and record_unreachable_zone(steps, job, self.deps):
                 return _Next.ROUND
             steps = steps.without_missing()
         steps = suspend_timeouts(steps, state, vms, fleet, fleet_deps.run_all, now, self.heartbeats)
@@ -179,8 +176,7 @@ class _Delivery:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
             steps = Steps(find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock()))
         if steps.is_done:
-            # A zone that cannot be reached may have VMs to delete. An ended job may have placement policies, too,
-            # whose deletion may take longer than this delivery.
+            # An unreachable zone may have VMs to delete. The deletion of placement policies may take long.
             is_released = not unreachable and (not job.state.is_terminal or fleet.release(job))
             return _Next.END if is_released else _Next.SWEEP
         if steps.waits_for_backoff:

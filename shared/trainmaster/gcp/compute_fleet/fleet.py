@@ -20,8 +20,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-# Imported for its exceptions only: Google's REST clients do not translate them.
-import requests
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
@@ -42,25 +40,17 @@ from trainmaster.gcp.compute_fleet.errors import (
     problem_of,
     refused_call,
 )
-from trainmaster.gcp.compute_fleet.listed_vms import (
-    LISTED_FIELDS,
-    LISTED_FIELDS_OF_ZONE,
-    is_unreachable,
-    to_labelled_vms,
-)
+from trainmaster.gcp.compute_fleet.listing import Listing
 from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.gcp.compute_fleet.placement import Placements
 from trainmaster.gcp.compute_fleet.properties import resource
-from trainmaster.gcp.errors import is_outage
-from trainmaster.gcp.retries import FLEET_READ, masked
+from trainmaster.gcp.retries import FLEET_READ
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.gcp.vm_labels import LABEL_JOB, METRIC
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending, complete
 
 HEARTBEAT: Final = "trainmaster/heartbeat"
 """Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
-PAGE_SIZE: Final = 500
-"""The most that Compute allows."""
 SETTLE_S: Final = 3.0
 """How long to wait for a delete. The emulator finishes within this time. On Google Cloud a delete takes half a minute,
 which is too long to wait in a function."""
@@ -78,6 +68,7 @@ class ComputeFleet:
         project = defaults.project
         self._instances = clients.rest_client(compute_v1.InstancesClient, endpoint)
         self._operations = Operations(project, endpoint)
+        self._listing = Listing(project, self._instances)
         self._placements = Placements(project, endpoint, self._operations)
         self._directives = Directives(project, self._instances, self._operations)
         self._by_id = partial(by_id, self._instances, project)
@@ -98,53 +89,12 @@ class ComputeFleet:
         zones: Sequence[str] = (),
     ) -> tuple[Vm, ...]:
         with compute_errors(f"list the VMs of {job_id}"):
-            listed, unreachable = self._list(f"labels.{LABEL_JOB}={job_label(job_id)}", zones)
+            listed, unreachable = self._listing.find(f"labels.{LABEL_JOB}={job_label(job_id)}", zones)
         return complete([item.vm for item in listed], [zone for zone in unreachable if not zones or zone in zones])
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         with compute_errors("list the VMs of all jobs"):
-            return complete(*self._list(f"labels.{LABEL_JOB}:*", zones))
-
-    def _list(self, condition: str, zones: Sequence[str]) -> tuple[list[LabelledVm], list[str]]:
-        """Return the VMs, and the zones that cannot be reached, of which Google documents two behaviours: the one call
-        for all zones names them, or it fails. Then `zones` are listed one by one."""
-        request = compute_v1.AggregatedListInstancesRequest(
-            project=self._project, filter=condition, max_results=PAGE_SIZE
-        )
-        listed, unreachable = [], set()
-        try:
-            for page in masked(partial(self._instances.aggregated_list, request), LISTED_FIELDS).pages:
-                scopes = page.items.items()
-                listed += [vm for _, scope in scopes for vm in to_labelled_vms(scope.instances)]
-                unreachable |= {name for name, scope in scopes if is_unreachable(scope.warning)}
-                unreachable |= set(page.unreachables)
-        except (exceptions.GoogleAPIError, requests.Timeout) as error:
-            if not zones or not is_outage(error):
-                raise
-            return self._list_zones(condition, zones)
-        return listed, sorted(name.rpartition("/")[2] for name in unreachable)
-
-    def _list_zones(self, condition: str, zones: Iterable[str]) -> tuple[list[LabelledVm], list[str]]:
-        listed, unreachable = [], []
-        for zone in zones:
-            try:
-                listed += self._list_zone(condition, zone)
-            except (exceptions.GoogleAPIError, requests.Timeout) as error:
-                if not is_outage(error):
-                    raise
-                unreachable.append(zone)
-        return listed, unreachable
-
-    def _list_zone(self, condition: str, zone: str) -> list[LabelledVm]:
-        request = compute_v1.ListInstancesRequest(
-            project=self._project, zone=zone, filter=condition, max_results=PAGE_SIZE
-        )
-        listed: list[LabelledVm] = []
-        for page in masked(partial(self._instances.list, request), LISTED_FIELDS_OF_ZONE).pages:
-            if is_unreachable(page.warning):
-                raise exceptions.ServiceUnavailable(f"Compute Engine cannot reach {zone}")
-            listed += to_labelled_vms(page.items)
-        return listed
+            return complete(*self._listing.find(f"labels.{LABEL_JOB}:*", zones))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """If some of the names exist, insert only the others, as a request of its own."""
@@ -152,7 +102,7 @@ class ComputeFleet:
         if not name_exists(outcome):
             return outcome
         with compute_errors(f"list the VMs in {create.zone}"):
-            listed = self._list_zone(f"labels.{LABEL_JOB}={job_label(job.job_id)}", create.zone)
+            listed = self._listing.in_zone(f"labels.{LABEL_JOB}={job_label(job.job_id)}", create.zone)
         existing = {item.vm.name: item.vm for item in listed}
         ours = [existing[name] for name in create.names if name in existing]
         if any(
