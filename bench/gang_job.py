@@ -34,9 +34,9 @@ class CountedFleet(MemoryFleet):
 
     calls: Counter[str] = field(default_factory=Counter)
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         self.calls["listings"] += 1
-        return super().list_vms(job_id, tpu_zones)
+        return super().list_vms(job_id, tpu_zones, zones)
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         self.calls["inserts"] += 1

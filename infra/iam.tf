@@ -104,7 +104,7 @@ resource "google_storage_bucket_iam_member" "package_versions" {
 # Cloud Storage answers 403 instead of 404 for a missing object to a caller who may not list. The permission is checked on the bucket,
 # so it cannot have the condition above. It shows names, not contents.
 resource "google_project_iam_custom_role" "object_lister" {
-  role_id     = "trainmasterObjectLister"
+  role_id     = "trainmasterObjectLister${var.role_suffix}"
   title       = "Trainmaster object lister"
   description = "Finds out whether an object exists."
   permissions = ["storage.objects.list"]
@@ -123,7 +123,7 @@ resource "google_storage_bucket_iam_member" "upload_lists" {
 # These functions find out whether what a job names exists. The role shows metadata, and neither the values of secrets nor the contents of
 # images and buckets. docs/decisions/0056-resources-before-vms.md
 resource "google_project_iam_custom_role" "resource_viewer" {
-  role_id     = "trainmasterResourceViewer"
+  role_id     = "trainmasterResourceViewer${var.role_suffix}"
   title       = "Trainmaster resource viewer"
   description = "Finds out whether the resources that a job names exist."
   permissions = [
@@ -148,7 +148,7 @@ resource "google_project_iam_member" "resource_viewer" {
 
 # Only `provision` manages VMs, and it may act as the worker account only.
 resource "google_project_iam_custom_role" "provisioner" {
-  role_id     = "trainmasterProvisioner"
+  role_id     = "trainmasterProvisioner${var.role_suffix}"
   title       = "Trainmaster provisioner"
   description = "Creates, directs and deletes training VMs."
   permissions = [
@@ -186,10 +186,11 @@ resource "google_project_iam_member" "provisioner" {
   member  = google_service_account.function["provision"].member
 
   # The names of all training VMs begin with "tm-". Other kinds of resources have no such names. It is unconfirmed whether a bulk
-  # insert is checked with the names of its VMs; without a name it is permitted, and no existing VM has an empty name.
+  # insert is checked with the names of its VMs; without a name it is permitted, and no existing VM has an empty name. `restrict_vm_names`
+  # is the way out. (IAM has no condition that is simply true.)
   condition {
     title      = "training VMs only"
-    expression = "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}') == '' || resource.name.extract('/instances/{name}').startsWith('tm-')"
+    expression = var.restrict_vm_names ? "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}') == '' || resource.name.extract('/instances/{name}').startsWith('tm-')" : "request.time > timestamp('2000-01-01T00:00:00Z')"
   }
 
   depends_on = [time_sleep.identities]
@@ -288,7 +289,7 @@ resource "google_project_iam_member" "worker_metrics" {
 # Google cannot limit the run time of TPU nodes as it does for VMs. Their own hosts delete them (docs/decisions/0012-tpu-nodes.md).
 # IAM cannot limit the permission to a host's own node.
 resource "google_project_iam_custom_role" "tpu_fuse" {
-  role_id     = "trainmasterTpuFuse"
+  role_id     = "trainmasterTpuFuse${var.role_suffix}"
   title       = "Trainmaster TPU fuse"
   description = "Lets the hosts of a TPU node delete it when its job no longer needs it."
   permissions = ["tpu.nodes.delete"]

@@ -159,6 +159,31 @@ resource "google_monitoring_alert_policy" "unreadable_job" {
   }
 }
 
+resource "google_monitoring_alert_policy" "refused" {
+  display_name          = "Trainmaster: Google refuses calls about VMs"
+  combiner              = "OR"
+  notification_channels = [google_monitoring_notification_channel.email.id]
+
+  conditions {
+    display_name = "provision was refused"
+
+    condition_matched_log {
+      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=\"${module.function["provision"].name}\" (jsonPayload.reason=\"blocked\" OR jsonPayload.message:\"which an operator can repair\")"
+    }
+  }
+
+  alert_strategy {
+    notification_rate_limit {
+      period = "3600s"
+    }
+  }
+
+  documentation {
+    content   = "Jobs wait until it is repaired: one that has not run yet for an hour, any other as long as it may run. docs/runbooks/refused.md"
+    mime_type = "text/markdown"
+  }
+}
+
 resource "google_monitoring_dashboard" "this" {
   dashboard_json = jsonencode({
     displayName = "Trainmaster"
@@ -175,7 +200,7 @@ resource "google_monitoring_dashboard" "this" {
           dataSets = [{
             timeSeriesQuery = {
               timeSeriesFilter = {
-                filter      = "metric.type=\"${shown[0]}\" resource.type=\"${shown[1]}\""
+                filter      = "metric.type=\"${shown[0]}\" AND resource.type=\"${shown[1]}\""
                 aggregation = { alignmentPeriod = "60s", perSeriesAligner = shown[2] }
               }
             }

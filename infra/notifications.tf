@@ -73,7 +73,7 @@ resource "google_monitoring_alert_policy" "failed_job" {
     display_name = "a job failed"
 
     condition_matched_log {
-      filter           = "resource.type=\"cloud_run_revision\" resource.labels.service_name=starts_with(\"trainmaster-\") jsonPayload.action=\"fail_job\" jsonPayload.duplicate=false"
+      filter           = "resource.type=\"cloud_run_revision\" resource.labels.service_name=~\"^trainmaster-\" jsonPayload.action=\"fail_job\" jsonPayload.duplicate=false"
       label_extractors = { job = "EXTRACT(jsonPayload.job_id)", reason = "EXTRACT(jsonPayload.reason)" }
     }
   }

@@ -197,3 +197,20 @@ variable "ssh_sudo" {
   type        = bool
   default     = false
 }
+
+variable "restrict_vm_names" {
+  description = "Whether `provision` may touch only VMs whose names begin with \"tm-\". false: every VM of the project, for a Google that refuses inserts or deletions under this condition (docs/runbooks/refused.md)."
+  type        = bool
+  default     = true
+}
+
+variable "role_suffix" {
+  description = "Appended to the ids of the custom roles, such as \"2\". Google reserves the ids of deleted roles for 37 days, so an installation after a removal needs other ones."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9_.]{0,30}$", var.role_suffix))
+    error_message = "role_suffix must have at most 30 letters, digits, underscores and periods."
+  }
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging.handlers
 from collections import Counter
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from googleapiclient.errors import Error as ClientError
 from smoke.fault_steps import PROBE
 from smoke.job_steps import LINES_MAX_S
 from smoke.world import Output, SkippedError, StepError, World, last_line
-from trainmaster.gcp import clients
+from trainmaster.gcp import clients, retries
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE
 from trainmaster.ports import CallersProjectError, UnknownTokenError
@@ -116,6 +117,18 @@ def call_python_client(world: World) -> None:
         raise StepError(f"the Python client cannot get the job: {error}") from error
     if job.get("state") != "SUCCEEDED":
         raise StepError(f"the Python client shows the state {job.get('state')}, not SUCCEEDED")
+
+
+def list_vms_with_field_mask(world: World) -> None:
+    """List VMs as `provision` does, which repeats a list without the mask if Google refuses it."""
+    lines = logging.handlers.BufferingHandler(10)
+    logger = logging.getLogger(retries.__name__)
+    logger.addHandler(lines)
+    try:
+        world.fleet.list_vms("none", (f"{world.region}-a",))
+    finally:
+        logger.removeHandler(lines)
+    world.saw("field_mask", "refused" if lines.buffer else "accepted")
 
 
 def list_tpus(world: World) -> None:

@@ -50,13 +50,14 @@ def note_machine(world: World, job_id: str) -> None:
 
 
 def run_container(world: World) -> None:
-    """Run a container on one VM."""
+    """Run a container on one Spot VM."""
     if world.is_local and not _has_engine(world):
         raise SkippedError("this machine has no container engine, which local VMs would use")
     job_id = submit_by_upload(world, container_job(world), "container")
     wait_for_success(world, job_id)
     world.until(lambda: "smoke-fact container ran" in job_log(world, job_id), LINES_MAX_S, "the container's line")
     world.saw("container", "ran")
+    world.saw("spot", "created")
 
 
 def _has_engine(world: World) -> bool:

@@ -51,7 +51,7 @@ def probe_job(world: World, mark: str) -> dict[str, Any]:
 
 
 def container_job(world: World) -> dict[str, Any]:
-    """Return a job of one VM that prints a line in a container."""
+    """Return a job of one Spot VM that prints a line in a container."""
     spec = {
         "scaleTier": "CUSTOM",
         "masterType": MACHINE,
@@ -61,7 +61,7 @@ def container_job(world: World) -> dict[str, Any]:
         },
         "region": world.region,
     }
-    return {"trainingInput": spec}
+    return {"trainingInput": spec, "trainmaster": {"spot": "all"}}
 
 
 def probe_folder(world: World, mark: str) -> str:

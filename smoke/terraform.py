@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +29,11 @@ FOLDERS: Final = ("modules", "schemas")
 APPLY_S: Final = 3_600.0
 IMAGE: Final = "mirror.gcr.io/library/debian:bookworm-slim"
 WORKER_RANGE: Final = "10.128.0.0/20"
+APIS: Final = ("serviceusage", "cloudresourcemanager", "pubsub", "compute", "orgpolicy")
+"""What infra/README.md asks for before the first apply."""
+APIS_S: Final = 300.0
+DISABLED: Final = "SERVICE_DISABLED"
+"""In gcloud's output: the API is not enabled, so the project has nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,9 @@ class GoogleInstallation:
     report: Callable[[str], None]
     run: Commands = field(default_factory=lambda: ProcessCommands({}))
     build: Path = ROOT / "build"
+    pause_s: float = 10.0
+    role_suffix: str = field(default_factory=lambda: f"Smoke{datetime.now(UTC):%Y%m%d%H%M}")
+    """Google reserves the ids of the roles that an earlier run deleted."""
     open_world: Callable[..., AbstractContextManager[World]] = opened_world
 
     @property
@@ -59,11 +69,13 @@ class GoogleInstallation:
             f"-var=stage={self.build / 'stage'}",
             f'-var=worker_regions={{"{self.region}"="{WORKER_RANGE}"}}',
             "-var=keep_data=false",
+            f"-var=role_suffix={self.role_suffix}",
         )
 
     @contextmanager
     def running(self) -> Iterator[World]:
         self._refuse_used_project()
+        self._enable_apis()
         try:
             outputs = self._install()
             with self.open_world(
@@ -104,6 +116,20 @@ class GoogleInstallation:
             raise StepError(f"{self.project} has an installation of Trainmaster: use a project without one")
         if any(name.endswith("(default)") for name in databases.split()):
             raise StepError(f"{self.project} has a Firestore database (default): use a project without one")
+
+    def _enable_apis(self) -> None:
+        """Do what infra/README.md asks for before the first apply. Enabled APIs work after a minute or more."""
+        self.report("enabling the first APIs")
+        project = f"--project={self.project}"
+        self._check("gcloud", "services", "enable", *(f"{api}.googleapis.com" for api in APIS), project)
+        self._check("gcloud", "beta", "services", "identity", "create", "--service=pubsub.googleapis.com", project)
+        deadline = time.monotonic() + APIS_S
+        while DISABLED in (done := self.run("gcloud", "compute", "regions", "describe", self.region, project)).errors:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(self.pause_s)
+        if done.status:
+            raise StepError(f"gcloud compute regions describe {self.region}: {last_line(done.errors)}")
 
     def _install(self) -> dict[str, str]:
         self._infra.mkdir(parents=True)
@@ -146,6 +172,8 @@ class GoogleInstallation:
 
     def _check(self, *argv: str) -> str:
         done = self.run(*argv)
+        if DISABLED in done.errors and "list" in argv:
+            return ""
         if done.status:
             raise StepError(f"{' '.join(argv[:4])}: {last_line(done.errors)}")
         return done.text

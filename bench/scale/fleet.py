@@ -39,7 +39,7 @@ class ScaleFleet:
         self.exited_at: dict[str, float] = {}
         """VM name → when its program ended."""
 
-    def list_vms(self, job_id: str, _tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(self, job_id: str, _tpu_zones: Sequence[str] = (), _zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         fleet = self._fleets.get(job_id)
         vms = fleet.list_vms(job_id) if fleet else ()
         region = self._region(job_id)
@@ -47,7 +47,7 @@ class ScaleFleet:
         self._charge_listing(len(vms))
         return vms
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
+    def list_all(self, _zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         listed = tuple(labelled for fleet in self._fleets.values() for labelled in fleet.list_all())
         self._charge_listing(len(listed))
         return listed

@@ -56,16 +56,25 @@ def test_image_has_pinned_releases_and_a_terraform_that_infra_accepts() -> None:
     assert terraform[:2] >= tuple(map(int, least[0]))
 
 
-def test_readme_delivers_with_the_releases_that_run_the_tests() -> None:
-    """The lock file and the digests of images are made by hand, with the commands of this page."""
-    file = (ROOT / "infra" / "delivery" / "Dockerfile").read_text(encoding="utf-8")
+def test_readme_locks_the_providers_and_builds_the_image_of_the_delivery() -> None:
     delivery = (ROOT / "infra" / "README.md").read_text(encoding="utf-8").partition("## Delivery")[2]
     assert "terraform -chdir=infra providers lock -platform=linux_amd64\n" in delivery
-    tested = dict(re.findall(r"(?m)^FROM (\S+):(\d+\.\d+\.\d+)", file))
-    (images,) = re.findall(r"for image in (.+); do", delivery)
-    named = dict(re.findall(r"(\S+):([\d.]+)", images))
-    assert named.pop("python") == "3.11"
-    assert named == tested
+    assert "gcloud builds submit infra/delivery --tag" in delivery
+
+
+def test_image_of_the_apply_has_every_program_that_terraform_runs(delivery: cloudbuild_v1.Build) -> None:
+    """`local-exec` runs on the machine of the apply."""
+    (apply,) = [step for step in delivery.steps if step.id == "apply"]
+    assert apply.name == "${_IMAGE}"
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "infra").rglob("*.tf")]
+    blocks = [block for text in files for block in text.split('provisioner "local-exec"')[1:]]
+    assert blocks
+    programs = {word for block in blocks for word in re.findall(r'"([a-z][\w.-]*) ', block.partition("\n  }")[0])}
+    image = (ROOT / "infra" / "delivery" / "Dockerfile").read_text(encoding="utf-8")
+    checked = set(re.findall(r"([\w.-]+) (?:beta --help|-?version)", image))
+    assert programs <= checked, "the image's build runs each of them"
+    betas = {word for block in blocks for word in re.findall(r'"(\w+ beta) ', block)}
+    assert all(f"{beta} --help" in image for beta in betas)
 
 
 def test_tests_fail_without_terraform_where_cloud_build_runs_them(
@@ -116,8 +125,8 @@ def test_delivery_installs_only_what_staging_imports(delivery: cloudbuild_v1.Bui
     assert set(locked) <= {"grimp", "typing-extensions"}
 
 
-def test_images_of_the_delivery_are_set_by_its_trigger(delivery: cloudbuild_v1.Build) -> None:
-    assert {step.name for step in delivery.steps} == {"${_SDK_IMAGE}", "${_PYTHON_IMAGE}", "${_TERRAFORM_IMAGE}"}
+def test_image_of_the_delivery_is_set_by_its_trigger(delivery: cloudbuild_v1.Build) -> None:
+    assert {step.name for step in delivery.steps} == {"${_IMAGE}"}
     assert {value for name, value in delivery.substitutions.items() if name.endswith("_IMAGE")} == {""}
 
 
@@ -133,13 +142,13 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check_commit(delivery: cloudbuild_v1.Build, checkout: Path, commit: str, images: str) -> tuple[int, str]:
+def check_commit(delivery: cloudbuild_v1.Build, checkout: Path, commit: str, image: str) -> tuple[int, str]:
     """Run the script of the first step; return its status and output."""
     environment = {"PATH": f"{checkout}/bin{os.pathsep}{os.environ['PATH']}", "PROJECT": "p"}
     done = subprocess.run(
         ["bash", "-euc", script_of(delivery, "require-tested-commit")],
         cwd=checkout,
-        env={**environment, "COMMIT": commit, "IMAGES": images},
+        env={**environment, "COMMIT": commit, "IMAGE": image},
         capture_output=True,
         text=True,
         check=False,
@@ -149,21 +158,21 @@ def check_commit(delivery: cloudbuild_v1.Build, checkout: Path, commit: str, ima
 
 
 def test_tested_commit_is_delivered(delivery: cloudbuild_v1.Build, checkout: Path) -> None:
-    assert check_commit(delivery, checkout, "tested", f"a{DIGEST} b{DIGEST}") == (0, "")
+    assert check_commit(delivery, checkout, "tested", f"a{DIGEST}") == (0, "")
 
 
 @pytest.mark.parametrize(
-    ("commit", "images", "message"),
+    ("commit", "image", "message"),
     [
         ("untested", f"a{DIGEST}", "Commit untested has no successful build of cloudbuild.yaml."),
         ("", f"a{DIGEST}", "There is no commit"),
-        ("tested", f"a{DIGEST} hashicorp/terraform:1.11", "Set the image hashicorp/terraform:1.11 by digest"),
+        ("tested", "hashicorp/terraform:1.11", "Set the image hashicorp/terraform:1.11 by digest"),
     ],
 )
 def test_untested_commit_or_movable_image_is_not_delivered(
-    delivery: cloudbuild_v1.Build, checkout: Path, commit: str, images: str, message: str
+    delivery: cloudbuild_v1.Build, checkout: Path, commit: str, image: str, message: str
 ) -> None:
-    status, output = check_commit(delivery, checkout, commit, images)
+    status, output = check_commit(delivery, checkout, commit, image)
     assert status == 1
     assert output.startswith(message)
 

@@ -7,11 +7,15 @@ import json
 import re
 from typing import Any, Final
 
+import pytest
 from google.cloud import monitoring_dashboard_v1
 from google.protobuf import json_format
 
-from tests.infra.conftest import Plan
+from tests.infra.conftest import INFRA, Plan
+from trainmaster_emulators.logging import query_filter as log_filter
+from trainmaster_emulators.monitoring import query_filter
 from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.rest.api_errors import ApiError
 
 METRICS: Final = {
     "pubsub.googleapis.com/subscription/num_undelivered_messages": ("GAUGE", "pubsub_subscription"),
@@ -84,8 +88,8 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert(plan: Plan) -> Non
 
 def test_readme_states_the_number_of_charged_conditions(plan: Plan) -> None:
     page = " ".join((ROOT / "infra" / "README.md").read_text(encoding="utf-8").split())
-    assert len(conditions(plan)) == 7
-    assert "seven conditions of the alerts" in page
+    assert len(conditions(plan)) == 8
+    assert "eight conditions of the alerts" in page
 
 
 def test_sweep_alert_watches_for_absent_acknowledgements(plan: Plan) -> None:
@@ -119,3 +123,28 @@ def test_alert_on_failing_functions_does_not_count_messages_that_senders_make_up
     """Senders can keep the dead-letter subscription from being empty. Only a failing function exhausts deliveries."""
     queries = [query for query, _ in metric_queries(plan)]
     assert [query for query in queries if "dead_letter_message_count" in query]
+
+
+FILTER: Final = re.compile(r'(?m)^\s*filter\s*=\s*"((?:\$\{[^}]*\}|[^"\\]|\\.)*)"')
+
+
+def filters() -> list[str]:
+    """Return every filter of Cloud Logging and Cloud Monitoring in infra/, with a word in place of each reference."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(INFRA.glob("*.tf"))]
+    found = [re.sub(r"\$\{[^}]*\}", "x", text) for content in texts for text in FILTER.findall(content)]
+    return [json.loads(f'"{text}"') for text in found]
+
+
+@pytest.mark.parametrize("text", filters())
+def test_filter_is_of_its_language(text: str) -> None:
+    """The two languages have different functions: `starts_with` is Monitoring's, and Logging has `=~`."""
+    if "metric.type" in text:
+        query_filter.parse(text)
+    else:
+        log_filter.parse(text.replace("protoPayload.", "jsonPayload."))  # the emulator stores no audit entries
+
+
+def test_filters_of_both_languages_are_found() -> None:
+    assert {"metric.type" in text for text in filters()} == {True, False}
+    with pytest.raises(ApiError):
+        log_filter.parse('resource.labels.service_name=starts_with("trainmaster-")')

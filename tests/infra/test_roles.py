@@ -32,6 +32,7 @@ PERMISSIONS: Final = {
     },
     "instances.delete_unary": {"compute.instances.delete"},
     "instances.get": {"compute.instances.get"},
+    "instances.list": {"compute.instances.list"},
     "instances.get_guest_attributes": {"compute.instances.getGuestAttributes"},
     "instances.get_serial_port_output": {"compute.instances.getSerialPortOutput"},
     "instances.set_labels_unary": {"compute.instances.setLabels"},
@@ -69,10 +70,12 @@ def published_topics(source: str) -> Iterator[str]:
 
 
 def compute_calls(source: str) -> Iterator[str]:
-    """Yield `instances.get` for each call `self._instances.get(…)`."""
-    for call in calls(source):
-        match call.func:
-            case ast.Attribute(ast.Attribute(ast.Name("self"), client), method) if client in COMPUTE_CLIENTS:
+    """Yield `instances.get` for each method `self._instances.get`, called here or by a helper."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Attribute(ast.Attribute(ast.Name("self"), client), method) if (
+                client in COMPUTE_CLIENTS and method != "transport"
+            ):
                 yield f"{client.removeprefix('_')}.{method}"
 
 

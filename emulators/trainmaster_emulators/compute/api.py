@@ -86,9 +86,19 @@ class ComputeApi:
         return self._list("compute#instanceList", instances, "zones", zone, "instances")
 
     def aggregated_instances(self) -> Json:
-        links = self._cloud.links
-        instances = ((instance.zone, instance.as_json(links)) for instance in self._cloud.instances.list_visible())
-        return self._aggregated("compute#instanceAggregatedList", "instances", instances)
+        """List all instances. A zone that cannot be reached is named twice: by its warning and in `unreachables`."""
+        links, zones = self._cloud.links, self._cloud.faults.now.unreachable_zones
+        visible = (instance for instance in self._cloud.instances.list_visible() if instance.zone not in zones)
+        listing = self._aggregated(
+            "compute#instanceAggregatedList",
+            "instances",
+            ((instance.zone, instance.as_json(links)) for instance in visible),
+        )
+        for zone in zones:
+            listing["items"][f"zones/{zone}"] = {
+                "warning": _warning("UNREACHABLE", f"The zone '{zone}' is unreachable.", f"zones/{zone}")
+            }
+        return listing | ({"unreachables": [f"zones/{zone}" for zone in zones]} if zones else {})
 
     def instance(self, zone: str, name: str) -> Json:
         return self._cloud.instances.get(zone, name).as_json(self._cloud.links)
@@ -215,8 +225,7 @@ class ComputeApi:
             scopes.setdefault(scope, {collection: []})[collection].append(item)
         for scope in zone_scopes - scopes.keys():
             message = f"There are no results for scope '{scope}' on this page."
-            data = [{"key": "scope", "value": scope}]
-            scopes[scope] = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": message, "data": data}}
+            scopes[scope] = {"warning": _warning("NO_RESULTS_ON_PAGE", message, scope)}
         listing = self._listing(kind, [], next_token, "aggregated", collection)
         return listing | {"items": {scope: scopes[scope] for scope in sorted(scopes)}}
 
@@ -224,3 +233,7 @@ class ComputeApi:
         link = self._cloud.links(*collection)
         listing: Json = {"kind": kind, "id": str(stable_id(link)), "items": items, "selfLink": link}
         return listing | ({"nextPageToken": next_token} if next_token else {})
+
+
+def _warning(code: str, message: str, scope: str) -> Json:
+    return {"code": code, "message": message, "data": [{"key": "scope", "value": scope}]}

@@ -21,8 +21,9 @@ from trainmaster_emulators.compute.api import ComputeApi, json_body
 from trainmaster_emulators.compute.batch import answer_batch
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.control import Control
-from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found
+from trainmaster_emulators.machines.api_errors import ApiError, Json, disabled, forbidden, not_found, unreachable
 from trainmaster_emulators.machines.field_mask import select_fields
+from trainmaster_emulators.machines.injected_faults import ALL_ZONES, Trouble
 from trainmaster_emulators.tpu.server import TpuServer
 
 log = logging.getLogger(__name__)
@@ -138,6 +139,14 @@ class ComputeServer:
         project = arguments.pop("project")
         if project != self.cloud.project.id:
             raise not_found(f"projects/{project}")
+        zone = ALL_ZONES if endpoint == "aggregated_instances" else arguments.get("zone")
+        match self.cloud.faults.trouble("compute", endpoint, zone):
+            case Trouble.DISABLED:
+                raise disabled(project)
+            case Trouble.REFUSED:
+                raise forbidden(endpoint, project)
+            case Trouble.UNREACHABLE:
+                raise unreachable(zone)
         handler: Handler = getattr(ComputeApi(self.cloud, request), endpoint)
         return handler(**arguments)
 

@@ -73,6 +73,23 @@ def rate_limited() -> ApiError:
     return ApiError(403, "rateLimitExceeded", f"Quota exceeded for {quota}.")
 
 
+def disabled(project: str) -> ApiError:
+    """Return the error of an API that is not enabled. Source: the message that Google's clients quote."""
+    message = (
+        f"Compute Engine API has not been used in project {project} before or it is disabled. Enable it by visiting "
+        f"https://console.developers.google.com/apis/api/compute.googleapis.com/overview?project={project} then retry."
+    )
+    return ApiError(403, "accessNotConfigured", message)
+
+
+def forbidden(call: str, project: str) -> ApiError:
+    return ApiError(403, "forbidden", f"Required permission of the call {call} for 'projects/{project}'")
+
+
+def unreachable(zone: str | None) -> ApiError:
+    return ApiError(503, "backendError", f"The zone '{zone}' is unreachable.")
+
+
 @dataclass(frozen=True, slots=True)
 class OperationError:
     """One entry of an operation's `error.errors`."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from enum import Enum, auto
+from typing import Any, Final
 
 from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limited
+
+ALL_ZONES: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,22 @@ class InjectedFaults:
     """Delay added to every change of state."""
     rate_limited: int = 0
     """How many of the next API calls get a rate-limit error."""
+    unreachable_zones: tuple[str, ...] = ()
+    """Zones that Google's services cannot reach. Their VMs run, but calls about them fail, and lists lack them."""
+    strict_lists: bool = False
+    """Whether a list of all zones fails while a zone is unreachable, instead of naming the zone."""
+    refused_calls: tuple[str, ...] = ()
+    """Calls without permission, by their names in `compute.server` and `tpu.server`, such as `bulk_insert`."""
+    disabled_apis: tuple[str, ...] = ()
+    """`compute`, `tpu`."""
+
+
+class Trouble(Enum):
+    """Why an injected fault fails a call."""
+
+    DISABLED = auto()
+    REFUSED = auto()
+    UNREACHABLE = auto()
 
 
 def parse_injected_faults(body: Json) -> InjectedFaults:
@@ -38,6 +57,10 @@ def parse_injected_faults(body: Json) -> InjectedFaults:
             machine_limits=_limits(body.get("machine_limits", {})),
             slow_s=float(body.get("slow_s", 0)),
             rate_limited=int(body.get("rate_limited", 0)),
+            unreachable_zones=_names(body.get("unreachable_zones", ())),
+            strict_lists=bool(body.get("strict_lists", False)),
+            refused_calls=_names(body.get("refused_calls", ())),
+            disabled_apis=_names(body.get("disabled_apis", ())),
         )
     except (TypeError, ValueError) as error:
         raise ApiError(400, "invalid", f"Invalid fault value: {error}") from error
@@ -78,6 +101,18 @@ class FaultInjector:
                 return
             self._now = replace(self._now, rate_limited=self._now.rate_limited - 1)
         raise rate_limited()
+
+    def trouble(self, api: str, call: str, zone: str | None) -> Trouble | None:
+        """Return why the call fails; None: it does not. The zone `-` means all zones; None: the call has no zone."""
+        faults = self.now
+        if api in faults.disabled_apis:
+            return Trouble.DISABLED
+        if call in faults.refused_calls:
+            return Trouble.REFUSED
+        is_failing = zone in faults.unreachable_zones or (
+            zone == ALL_ZONES and faults.strict_lists and bool(faults.unreachable_zones)
+        )
+        return Trouble.UNREACHABLE if is_failing else None
 
     def as_json(self) -> Json:
         return asdict(self.now)

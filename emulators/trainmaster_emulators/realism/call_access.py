@@ -48,7 +48,9 @@ FIRESTORE_METHODS: Final = {
 permissions to write or none, so the kinds of the writes in a commit make no difference."""
 PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
 _ROW: Final = re.compile(r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *\|")
-_CUSTOM_ROLE: Final = re.compile(r'role_id\s*=\s*"(\w+)".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL)
+_CUSTOM_ROLE: Final = re.compile(
+    r'role_id\s*=\s*"(\w+)(?:\$\{var\.role_suffix\})?".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,17 @@ from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.state import StackError, StackState
 
 FAULTS_PATH: Final = "/emulator/v1/faults"
-NO_FAULTS: Final = {"stockout_zones": [], "quota_regions": [], "machine_limits": {}, "slow_s": 0, "rate_limited": 0}
+NO_FAULTS: Final[dict[str, object]] = {
+    "stockout_zones": [],
+    "quota_regions": [],
+    "machine_limits": {},
+    "slow_s": 0,
+    "rate_limited": 0,
+    "unreachable_zones": [],
+    "strict_lists": False,
+    "refused_calls": [],
+    "disabled_apis": [],
+}
 """The faults of the whole project; see `trainmaster_emulators.machines.injected_faults`."""
 TIMEOUT_S: Final = 30.0
 

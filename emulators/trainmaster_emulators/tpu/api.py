@@ -11,6 +11,7 @@ from typing import Final
 
 from werkzeug.wrappers import Request
 
+from trainmaster_emulators.machines.injected_faults import ALL_ZONES
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu import catalog
@@ -19,7 +20,6 @@ from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.operations import Operation
 from trainmaster_emulators.tpu.resource_queue import TpuQueue
 
-ALL_ZONES: Final = "-"
 PAGE_SIZE_MAX: Final = 1000
 
 
@@ -62,8 +62,8 @@ class TpuApi:
         """List the nodes of a zone, or with `-` of all zones, sorted by name."""
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
-        nodes = [node for node in self._cloud.list_all() if zone in (ALL_ZONES, node.zone)]
-        return self._page("nodes", [node.as_json() for node in nodes])
+        nodes = [node for node in self._cloud.list_all() if self._is_listed(node.zone, zone)]
+        return self._page("nodes", [node.as_json() for node in nodes]) | self._unreachable(zone)
 
     def node(self, zone: str, node_id: str) -> Json:
         return self._cloud.get(zone, node_id).as_json()
@@ -103,8 +103,9 @@ class TpuApi:
     def all_queued(self, zone: str) -> Json:
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
-        queued = [resource for resource in self._queue.list_all() if zone in (ALL_ZONES, resource.zone)]
-        return self._page("queuedResources", [resource.as_json(is_alpha=self._is_alpha) for resource in queued])
+        queued = [resource for resource in self._queue.list_all() if self._is_listed(resource.zone, zone)]
+        page = self._page("queuedResources", [resource.as_json(is_alpha=self._is_alpha) for resource in queued])
+        return page | self._unreachable(zone)
 
     def queued(self, zone: str, name: str) -> Json:
         return self._queue.get(zone, name).as_json(is_alpha=self._is_alpha)
@@ -131,6 +132,14 @@ class TpuApi:
     def delete_operation(self, zone: str, name: str) -> Json:
         self._cloud.operations.delete(f"{self._cloud.parent(zone)}/operations/{name}")
         return {}
+
+    def _is_listed(self, zone: str, asked: str) -> bool:
+        return zone == asked or (asked == ALL_ZONES and zone not in self._cloud.faults.now.unreachable_zones)
+
+    def _unreachable(self, asked: str) -> Json:
+        """Return the locations that a list lacks. Only a list of all zones can lack one."""
+        zones = self._cloud.faults.now.unreachable_zones if asked == ALL_ZONES else ()
+        return {"unreachable": [self._cloud.parent(zone) for zone in zones]} if zones else {}
 
     def _show(self, operation: Operation) -> Json:
         return self._cloud.operations.get(operation.name)

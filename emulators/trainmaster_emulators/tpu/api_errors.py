@@ -19,6 +19,7 @@ _CODES: Final = {
     "RESOURCE_EXHAUSTED": (8, 429),
     "FAILED_PRECONDITION": (9, 400),
     "INTERNAL": (13, 500),
+    "UNAVAILABLE": (14, 503),
 }
 """Canonical name to its number (in an operation) and its HTTP status (of a call). Source: google.rpc.Code."""
 
@@ -92,3 +93,18 @@ def rate_limited() -> TpuError:
     reason = {"reason": "RATE_LIMIT_EXCEEDED", "domain": "googleapis.com"}
     detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}
     return TpuError("RESOURCE_EXHAUSTED", f"Quota exceeded for {quota}.", (detail,))
+
+
+def disabled(project: str) -> TpuError:
+    message = f"Cloud TPU API has not been used in project {project} before or it is disabled."
+    metadata = {"service": "tpu.googleapis.com", "consumer": f"projects/{project}"}
+    reason = {"reason": "SERVICE_DISABLED", "domain": "googleapis.com", "metadata": metadata}
+    return TpuError("PERMISSION_DENIED", message, ({"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason},))
+
+
+def forbidden(call: str, resource: str) -> TpuError:
+    return TpuError("PERMISSION_DENIED", f"The caller lacks the permission of the call {call} on '{resource}'.")
+
+
+def unreachable(zone: str) -> TpuError:
+    return TpuError("UNAVAILABLE", f"The zone '{zone}' is unreachable.")

@@ -10,10 +10,11 @@ from werkzeug.wrappers import Request
 
 from trainmaster_emulators.machines.api_errors import ApiError
 from trainmaster_emulators.machines.field_mask import select_fields
+from trainmaster_emulators.machines.injected_faults import Trouble
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.rest.server import RestServer
 from trainmaster_emulators.tpu.api import TpuApi
-from trainmaster_emulators.tpu.api_errors import TpuError, not_found, rate_limited
+from trainmaster_emulators.tpu.api_errors import TpuError, disabled, forbidden, not_found, rate_limited, unreachable
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.resource_queue import TpuQueue
 
@@ -66,6 +67,14 @@ class TpuServer(RestServer):
         arguments = dict(matched)
         if (project := arguments.pop("project")) != self.cloud.project.id:
             raise TpuError("PERMISSION_DENIED", f"Permission denied on 'projects/{project}' (or it may not exist).")
+        zone = arguments.get("zone")
+        match self.cloud.faults.trouble("tpu", verb, zone):
+            case Trouble.DISABLED:
+                raise disabled(project)
+            case Trouble.REFUSED:
+                raise forbidden(verb, f"projects/{project}")
+            case Trouble.UNREACHABLE:
+                raise unreachable(str(zone))
         is_alpha = arguments.pop("version") == "v2alpha1"
         body: Json = getattr(TpuApi(self.cloud, self.queue, request, is_alpha=is_alpha), verb)(**arguments)
         return body

@@ -86,6 +86,7 @@ class Reason(StrEnum):
     QUOTA = "quota"
     QUEUED = "queued"
     NEVER_ANY_CAPACITY = "never_any_capacity"
+    BLOCKED = "blocked"
     DENIED = "denied"
     MAX_RUNNING_TIME = "max_running_time"
     MAX_WAIT_TIME = "max_wait_time"

@@ -106,6 +106,11 @@ STOCKOUT_MEMORY: Final = timedelta(minutes=30)
 were shorter, a job would repeat the stockout of the job before it; if it were much longer, jobs would avoid a zone that
 has capacity again."""
 
+BLOCKED_MAX: Final = timedelta(hours=1)
+"""How long a job that has not run yet waits while Google refuses its VMs for something that an operator can repair. A
+changed permission takes minutes to spread, and an operator has read the alert; a job that names a missing network or
+account should not wait longer."""
+
 # Stored documents
 
 HISTORY_KEPT: Final = timedelta(days=30)

@@ -29,6 +29,8 @@ TIMEOUTS: Final = (requests.Timeout, exceptions.GatewayTimeout)
 NO_CONNECTION: Final = (requests.RequestException, TransportError)
 """Raised by Google's REST clients and sessions if no response arrives."""
 _REPAIRABLE: Final = (exceptions.Unauthorized, exceptions.Forbidden)
+REPAIRABLE: Final = "Google refuses the call, which an operator can repair"
+"""Begins the text of a refusal that delays work. An alert of infra/ looks for it."""
 _TRANSIENT: Final = (
     exceptions.ServerError,
     exceptions.TooManyRequests,
@@ -46,7 +48,7 @@ Translation = Callable[[exceptions.GoogleAPICallError], Exception | None]
 
 def translate(error: exceptions.GoogleAPIError) -> Exception | None:
     """Translate as the table of this module says. None: raise the error unchanged."""
-    if isinstance(error, _REPAIRABLE):
+    if is_refusal(error):
         return None
     if is_transient(error):
         return TemporaryError(describe(error))
@@ -63,6 +65,17 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed later."""
     code = getattr(error, "code", None)
     return isinstance(error, (*_TRANSIENT, *NO_CONNECTION)) or code == _REQUEST_TIMEOUT
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an operator can repair the error: credentials, a permission, a disabled API, billing."""
+    return isinstance(error, _REPAIRABLE)
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether a part of Google fails (5xx, no answer in time, repeated or not), unlike a refusal or a rate limit."""
+    cause = error.cause if isinstance(error, exceptions.RetryError) else error
+    return isinstance(cause, (exceptions.ServerError, requests.Timeout))
 
 
 def is_missing_database(error: exceptions.GoogleAPIError) -> bool:

@@ -5,6 +5,7 @@ Cloud TPU is not called for jobs without TPUs, and never in installations that d
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -13,13 +14,16 @@ from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.ports import CreateOutcome, Fleet, NotCreated
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.ports import CreateOutcome, Fleet, NotCreated, complete, reached
 
 TPU_DISABLED: Final = NotCreated(
     CapacityErrorKind.DENIED,
     "TPU_OFF",
     "this installation does not use Cloud TPU: enable tpu.googleapis.com and set TRAINMASTER_TPU=true",
 )
+
+_log = logging.getLogger(__name__)
 
 
 class Fleets:
@@ -29,13 +33,24 @@ class Fleets:
         self._compute = compute
         self._tpu = tpu
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
-        vms = self._compute.list_vms(job_id)
-        return (*vms, *self._tpu.list_vms(job_id, tpu_zones)) if self._tpu and tpu_zones else vms
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        vms, unreachable = reached(lambda: self._compute.list_vms(job_id, zones=zones))
+        if (tpu := self._tpu) and tpu_zones:
+            nodes, without_nodes = reached(lambda: tpu.list_vms(job_id, tpu_zones))
+            vms, unreachable = (*vms, *nodes), (*unreachable, *without_nodes)
+        return complete(vms, unreachable)
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
-        vms = self._compute.list_all()
-        return (*vms, *self._tpu.list_all()) if self._tpu else vms
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        """TPU nodes are left out while Cloud TPU does not answer: most installations have none."""
+        vms, unreachable = reached(lambda: self._compute.list_all(zones))
+        if (tpu := self._tpu) is None:
+            return complete(vms, unreachable)
+        try:
+            nodes, without_nodes = reached(tpu.list_all)
+        except (TemporaryError, PermanentError) as error:
+            _log.warning("the TPU nodes of all jobs are left out: %s", error)
+            nodes, without_nodes = (), ()
+        return complete((*vms, *nodes), (*unreachable, *without_nodes))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         if create.group.tpu is None:

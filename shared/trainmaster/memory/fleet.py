@@ -13,7 +13,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.ports import Clock, Created, CreateOutcome, NotCreated, Pending
+from trainmaster.ports import Clock, Created, CreateOutcome, NotCreated, Pending, ZonesUnreachableError, complete
 
 _Key = tuple[str, str]
 """Name and zone of a VM."""
@@ -30,6 +30,8 @@ class MemoryFleet:
     """
 
     stockout_zones: set[str] = field(default_factory=set)
+    unreachable_zones: set[str] = field(default_factory=set)
+    """Zones that listings lack and whose VMs cannot be changed."""
     """Zones in which every insert fails for lack of capacity."""
     capacity: dict[str, int] = field(default_factory=dict)
     """Zone → its capacity in VMs. Other zones have no limit."""
@@ -55,6 +57,7 @@ class MemoryFleet:
             return replace(
                 self,
                 stockout_zones=set(self.stockout_zones),
+                unreachable_zones=set(self.unreachable_zones),
                 capacity=dict(self.capacity),
                 _vms=dict(self._vms),
                 _metadata=dict(self._metadata),
@@ -65,16 +68,21 @@ class MemoryFleet:
                 _lock=threading.RLock(),
             )
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         with self._lock:
-            return tuple(vm for owner, vm in self._vms.values() if owner == job_id)
+            vms = [vm for owner, vm in self._vms.values() if owner == job_id and vm.zone not in self.unreachable_zones]
+            return complete(vms, sorted(zone for zone in self.unreachable_zones if not zones or zone in zones))
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         with self._lock:
-            return tuple(LabelledVm(vm, job_label(owner)) for owner, vm in self._vms.values())
+            reachable = [(owner, vm) for owner, vm in self._vms.values() if vm.zone not in self.unreachable_zones]
+            return complete(
+                [LabelledVm(vm, job_label(owner)) for owner, vm in reachable], sorted(self.unreachable_zones)
+            )
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         key = create.request_key(job.job_id)
+        self._must_reach(create.zone)
         with self._lock:
             if create.group.tpu is not None and create.group.tpu.queue is not None:
                 return self._request_queued(job, create, metadata)
@@ -242,8 +250,13 @@ class MemoryFleet:
 
     def _current(self, vm: Vm) -> Vm | None:
         """Return the listed VM as it is now, or None if it, by its instance id, does not exist any more."""
+        self._must_reach(vm.zone)
         _, current = self._vms.get((vm.name, vm.zone), ("", None))
         return current if current is not None and current.instance_id == vm.instance_id else None
+
+    def _must_reach(self, zone: str) -> None:
+        if zone in self.unreachable_zones:
+            raise ZonesUnreachableError((), [zone])
 
     def _put(self, vm: Vm) -> None:
         self._vms[vm.name, vm.zone] = (self._vms[vm.name, vm.zone][0], vm)

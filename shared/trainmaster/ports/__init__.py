@@ -11,6 +11,9 @@ from trainmaster.ports.fleet import (
     Fleet,
     NotCreated,
     Pending,
+    ZonesUnreachableError,
+    complete,
+    reached,
 )
 from trainmaster.ports.objects import BucketForbiddenError, CreatedObject, ObjectForbiddenError, Objects, ObjectTimes
 from trainmaster.ports.services import (
@@ -80,4 +83,7 @@ __all__ = [
     "Suggester",
     "Tokens",
     "UnknownTokenError",
+    "ZonesUnreachableError",
+    "complete",
+    "reached",
 ]

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm
 from trainmaster.core.reconcile.steps import Create
+from trainmaster.errors import TemporaryError
+
+Item = TypeVar("Item")
+
+
+class ZonesUnreachableError(TemporaryError):
+    """A listing lacks zones that Google cannot reach now: a VM that it lacks there is not lost.
+
+    It is an error so that no caller can take a part for the whole. `reached` is for callers that use the part.
+    """
+
+    def __init__(self, listed: Sequence[Any], zones: Sequence[str]) -> None:
+        super().__init__(f"Google cannot reach {', '.join(zones)}")
+        self.listed, self.zones = tuple(listed), tuple(zones)
+
+
+def reached(list_them: Callable[[], tuple[Item, ...]]) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+    """Return what a listing of the fleet has, and the zones that it lacks."""
+    try:
+        return list_them(), ()
+    except ZonesUnreachableError as error:
+        return error.listed, error.zones
+
+
+def complete(listed: Sequence[Item], unreachable: Sequence[str]) -> tuple[Item, ...]:
+    """Return the listing. Raises ZonesUnreachableError if it lacks a zone."""
+    if unreachable:
+        raise ZonesUnreachableError(listed, unreachable)
+    return tuple(listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +75,19 @@ class Fleet(Protocol):
     and rate limits (403 rateLimitExceeded, 429) raise TemporaryError.
     """
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
-        """Return the job's VMs in every zone and its TPU nodes in `tpu_zones`, in any state."""
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        """Return the job's VMs in every zone and its TPU nodes in `tpu_zones`, in any state.
+
+        `zones`, in which the job may have VMs, are listed one by one while Google cannot list all zones at once.
+        Raises ZonesUnreachableError if some zones cannot be listed.
+        """
         ...
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         """Return all VMs with any job's label, in every zone and any state, with their creation times.
 
-        VMs with the label but a name that no replica can have are not ours, and are left out.
+        VMs with the label but a name that no replica can have are not ours, and are left out. `zones` and errors: as
+        for `list_vms`.
         """
         ...
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import requests
 from google.cloud import compute_v1
 
 from tests.contract.compute_fleet.answers import a_response
-from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, MemoryWorld, a_create, a_fleet, gone, metadata, sole
+from tests.contract.fleets import OTHER_ZONE, RUN, EmulatorWorld, MemoryWorld, a_create, a_fleet, gone, metadata, sole
 from tests.integration.compute.emulator import ZONE, Emulator, eventually
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, DirectiveAction, VmStatus
@@ -127,3 +131,26 @@ def test_addresses_are_known_before_the_vm_exists(emulator: Emulator) -> None:
     )
     with pytest.raises(TemporaryError):
         EmulatorAddresses("http://127.0.0.1:9").address("vm", ZONE)
+
+
+def test_call_whose_id_google_refuses_is_made_with_the_name_of_the_same_vm(
+    compute: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a condition on names were checked with the id that a call contains."""
+    compute.fleet.create(job, a_create(job, 2), metadata())
+    vm, other = compute.fleet.list_vms(job.job_id)
+    send = requests.Session.request
+
+    def refuse_ids(session: requests.Session, method: str, url: str, **options: Any) -> requests.Response:
+        return (
+            a_response(403, "forbidden") if re.search(r"/instances/\d+", url) else send(session, method, url, **options)
+        )
+
+    monkeypatch.setattr(requests.Session, "request", refuse_ids)
+    assert compute.fleet.write_directive(vm, replace(RUN, incarnation=2))
+    assert compute.fleet.last_heartbeat(vm) is None
+    recreated = replace(vm, instance_id="1")
+    assert compute.fleet.delete(recreated), "a VM of this name with another id is another VM"
+    assert len(compute.fleet.list_vms(job.job_id)) == 2
+    gone(compute.fleet, vm)
+    assert [left.name for left in compute.fleet.list_vms(job.job_id)] == [other.name]

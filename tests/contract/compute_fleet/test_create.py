@@ -127,7 +127,10 @@ def test_created_vm_has_the_settings_of_job_and_installation(emulator: Emulator)
     [
         (503, "ZONE_RESOURCE_POOL_EXHAUSTED", CapacityErrorKind.STOCKOUT),
         (403, "quotaExceeded", CapacityErrorKind.QUOTA),
-        (403, "forbidden", CapacityErrorKind.DENIED),
+        (403, "forbidden", CapacityErrorKind.BLOCKED),
+        (403, "accessNotConfigured", CapacityErrorKind.BLOCKED),
+        (404, "notFound", CapacityErrorKind.BLOCKED),
+        (400, "invalid", CapacityErrorKind.DENIED),
         (503, "backendError", None),
         (400, "resourceNotReady", None),
     ],

@@ -56,7 +56,7 @@ def test_rejected_placement_policy_is_not_created(compute: EmulatorWorld, job: J
     job = with_a100(job)
     outcome = compute.fleet.create(job, a_create(job, zone="us-central9-a"), metadata())
     assert isinstance(outcome, NotCreated)
-    assert outcome.kind is CapacityErrorKind.DENIED
+    assert outcome.kind is CapacityErrorKind.BLOCKED
 
 
 def test_placement_policies_of_all_zones_are_released(compute: EmulatorWorld, job: Job) -> None:

@@ -38,7 +38,7 @@ ONE_HOST = Tpu("v5litepod-4", "v2-alpha-tpuv5-lite")
 class TpuFleetInZones(TpuFleet):
     """A fleet that lists VMs in ZONES only."""
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ZONES) -> tuple[Vm, ...]:
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ZONES, zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         return super().list_vms(job_id, tpu_zones)
 
 

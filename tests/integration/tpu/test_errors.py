@@ -21,9 +21,10 @@ from trainmaster.gcp.tpu_fleet.errors import (
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
 
-STOCKOUT, QUOTA, DENIED, INTERNAL = (
+STOCKOUT, QUOTA, BLOCKED, DENIED, INTERNAL = (
     CapacityErrorKind.STOCKOUT,
     CapacityErrorKind.QUOTA,
+    CapacityErrorKind.BLOCKED,
     CapacityErrorKind.DENIED,
     CapacityErrorKind.INTERNAL,
 )
@@ -42,8 +43,9 @@ IN_OPERATIONS = [
     ("RESOURCE_EXHAUSTED", LIMIT, QUOTA),
     ("RESOURCE_EXHAUSTED", QUOTA_OF_ZONE, STOCKOUT),
     ("INVALID_ARGUMENT", "Cloud TPU received a bad request. The runtime version is not valid", DENIED),
-    ("PERMISSION_DENIED", "Permission 'iam.serviceaccounts.actAs' denied on service account", DENIED),
-    ("NOT_FOUND", "Reservation not found.", DENIED),
+    ("PERMISSION_DENIED", "Permission 'iam.serviceaccounts.actAs' denied on service account", BLOCKED),
+    ("FAILED_PRECONDITION", "This API method requires billing to be enabled", BLOCKED),
+    ("NOT_FOUND", "Reservation not found.", BLOCKED),
     ("INTERNAL", "Internal error", INTERNAL),
     ("UNAVAILABLE", "The service is currently unavailable", INTERNAL),
 ]
@@ -77,12 +79,13 @@ TRANSIENT = [
     api_error(503, "UNAVAILABLE", "The service is currently unavailable"),
     api_error(500, "INTERNAL", "Internal error"),
     api_error(409, "ABORTED", "Another operation is in progress"),
+    api_error(403, "PERMISSION_DENIED", "Permission 'tpu.nodes.create' denied"),
 ]
 PERMANENT = [
     api_error(
         429, "RESOURCE_EXHAUSTED", "Quota limit 'TPUV6EPerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0"
     ),
-    api_error(403, "PERMISSION_DENIED", "Permission 'tpu.nodes.create' denied"),
+    api_error(400, "INVALID_ARGUMENT", "Cloud TPU received a bad request."),
     api_error(503, "UNAVAILABLE", 'There is no more capacity in the zone "z"'),
 ]
 

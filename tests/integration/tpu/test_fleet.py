@@ -33,13 +33,14 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp import retries
 from trainmaster.gcp.retries import FLEET_READ
 from trainmaster.gcp.tpu_fleet import TpuFleet, listing, queued_resources
 from trainmaster.gcp.tpu_fleet import fleet as adapter
 from trainmaster.gcp.tpu_fleet.nodes import log_health
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.ports import Created, Fleet, NotCreated, Pending
+from trainmaster.ports import Created, Fleet, NotCreated, Pending, reached
 
 LATER = Directive(1, 2, DirectiveAction.RUN)
 
@@ -257,7 +258,7 @@ def test_exhausted_quota_and_invalid_runtime_have_different_kinds(tpus: Emulator
     invalid = a_tpu_job(replace(ONE_HOST, runtime="v1-never"))
     outcome = tpus.fleet.create(invalid, a_create(invalid, zone=OTHER_ZONE), a_metadata())
     assert isinstance(outcome, NotCreated)
-    assert outcome.kind is CapacityErrorKind.DENIED
+    assert outcome.kind is CapacityErrorKind.BLOCKED
 
 
 def test_exhausted_reservation_is_a_stockout(tpus: EmulatorWorld) -> None:
@@ -285,18 +286,34 @@ def test_rate_limited_read_is_repeated_and_then_temporary(
 ) -> None:
     tpus.slices.compute.faults(rate_limited=1)
     assert listed(tpus.fleet, job) == ()
-    for module in (listing, queued_resources):
+    for module in (retries, queued_resources):
         monkeypatch.setattr(module, "FLEET_READ", {**FLEET_READ, "retry": None})
     tpus.slices.compute.faults(rate_limited=1)
-    with pytest.raises(TemporaryError, match="RESOURCE_EXHAUSTED"):
+    with pytest.raises(TemporaryError, match=f"Google cannot reach {ZONE}"):
         listed(tpus.fleet, job)
+    tpus.slices.compute.faults(rate_limited=2)
+    with pytest.raises(TemporaryError, match="RESOURCE_EXHAUSTED"):
+        tpus.fleet.list_all()
 
 
-def test_unreachable_api_is_temporary_and_foreign_project_is_permanent(tpus: EmulatorWorld, job: Job) -> None:
+def test_unreachable_api_and_refused_project_say_nothing_about_the_nodes(tpus: EmulatorWorld, job: Job) -> None:
     with pytest.raises(TemporaryError):
         listed(tpus.slices.fleet(endpoint="http://127.0.0.1:9"), job)
-    with pytest.raises(PermanentError, match="PERMISSION_DENIED"):
+    with pytest.raises(TemporaryError, match="Google cannot reach"):
         listed(tpus.slices.fleet(project="other"), job)
+    with pytest.raises(TemporaryError, match="an operator can repair: PERMISSION_DENIED"):
+        tpus.slices.fleet(project="other").list_all()
+
+
+def test_zone_that_cannot_be_reached_is_named(tpus: EmulatorWorld, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FLEET_READ", {"retry": None})
+    assert tpus.fleet.create(job, a_create(job), a_metadata()) == Created()
+    tpus.slices.compute.faults(unreachable_zones=[ZONE])
+    assert reached(lambda: tpus.fleet.list_vms(job.job_id, (ZONE,))) == ((), (ZONE,))
+    assert reached(tpus.fleet.list_all) == ((), (ZONE,))
+    tpus.slices.compute.faults(disabled_apis=["tpu"])
+    with pytest.raises(TemporaryError, match="an operator can repair"):
+        tpus.fleet.list_all()
 
 
 WRITE_METRIC = """

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from tests.integration.tpu.slices import FOUR_HOSTS, RUN, a_create, a_metadata, a_tpu_job
 from tests.support.jobs import a_job
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import LabelledVm, Vm
+from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.fleets import TPU_DISABLED, Fleets
 from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.ports import Created
+from trainmaster.ports import Created, reached
 
 
 @dataclass
@@ -22,13 +25,13 @@ class CountingFleet(MemoryFleet):
 
     calls: list[str] = field(default_factory=list)
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         self.calls.append("list_vms")
-        return super().list_vms(job_id, tpu_zones)
+        return super().list_vms(job_id, tpu_zones, zones)
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         self.calls.append("list_all")
-        return super().list_all()
+        return super().list_all(zones)
 
 
 def both() -> tuple[Fleets, CountingFleet, CountingFleet]:
@@ -90,3 +93,23 @@ def test_metric_is_read_by_the_fleet_of_the_vm() -> None:
     tpu.report_metric(on_tpu.name, "of the slice")
     compute.report_metric(on_compute.name, "of the VM")
     assert (fleet.reported_metric(on_tpu), fleet.reported_metric(on_compute)) == ("of the slice", "of the VM")
+
+
+@pytest.mark.parametrize("error", [PermanentError, TemporaryError])
+def test_trouble_of_cloud_tpu_does_not_hide_the_vms_of_compute_engine(error: type[Exception]) -> None:
+    class FailingFleet(MemoryFleet):
+        def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+            raise error("Cloud TPU does not answer")
+
+    compute, job = MemoryFleet(), a_job()
+    group = job.plan.groups[0]
+    compute.create(job, a_create(job, group=group, replica_ids=job.plan.replica_ids[:1]), a_metadata())
+    assert Fleets(compute, FailingFleet()).list_all() == compute.list_all() != ()
+
+
+def test_unreachable_zones_of_both_services_are_reported_together() -> None:
+    fleet, compute, tpu = both()
+    compute.unreachable_zones, tpu.unreachable_zones = {"us-central1-a"}, {"us-central1-b"}
+    zones = ("us-central1-a", "us-central1-b")
+    assert reached(lambda: fleet.list_vms("digits_1", zones, zones)) == ((), zones)
+    assert reached(fleet.list_all) == ((), zones)

@@ -164,7 +164,7 @@ def test_concurrent_search_with_an_outdated_list_does_not_delete_new_vms(world: 
     """The second search listed the VMs before the first one deleted them."""
 
     class OutdatedFleet(MemoryFleet):
-        def list_all(self) -> tuple[LabelledVm, ...]:
+        def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
             return listed
 
     make_orphans(world)
@@ -189,7 +189,7 @@ def test_vm_with_another_name_format_is_never_deleted(world: World) -> None:
     listed = LabelledVm(vm, FORGOTTEN)
 
     class ForeignVmFleet(MemoryFleet):
-        def list_all(self) -> tuple[LabelledVm, ...]:
+        def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
             return (listed,)
 
         def delete(self, vm: Vm) -> bool:
@@ -208,7 +208,7 @@ def test_vm_with_a_live_jobs_name_but_another_label_is_an_orphan(running: World)
     own = world.vm(CHIEF)
 
     class MislabelledFleet(MemoryFleet):
-        def list_all(self) -> tuple[LabelledVm, ...]:
+        def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
             return (LabelledVm(own, "another"),)
 
     world.wait(orphans.ORPHAN_AGE_MIN_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,15 @@ from smoke.terraform import GoogleInstallation
 from smoke.world import Output, StepError, World
 from tests.unit.smoke.test_run import a_world
 
+EMPTY_PROJECT = """\
+ERROR: (gcloud.functions.list) PERMISSION_DENIED: Cloud Functions API has not been used before or it is disabled.
+- '@type': type.googleapis.com/google.rpc.ErrorInfo
+  domain: googleapis.com
+  metadata:
+    service: cloudfunctions.googleapis.com
+  reason: SERVICE_DISABLED
+"""
+"""What gcloud 528 prints for an API that is not enabled, where it may not ask whether to enable it."""
 OUTPUTS = {"bucket": {"value": "my-project-trainmaster"}, "api": {"value": "https://api.example.com"}}
 
 
@@ -23,11 +33,19 @@ class Cloud:
     def __init__(self, failing: str = "", functions: str = "", databases: str = "") -> None:
         self.failing, self.functions, self.databases = failing, functions, databases
         self.verbs: list[str] = []
+        self.commands: list[str] = []
+        self.is_empty, self.starting = False, 0
 
     def __call__(self, *argv: str, timeout_s: float = 0) -> Output:
         if argv[0] == "gcloud":
+            self.commands.append(" ".join(argv))
+            if self.is_empty and "list" in argv:
+                return Output(1, "", EMPTY_PROJECT)
+            if argv[1:3] == ("compute", "regions") and self.starting:
+                self.starting -= 1
+                return Output(1, "", EMPTY_PROJECT)
             answers = {"functions": self.functions, "firestore": self.databases, "run": json.dumps(SERVICE)}
-            return Output(0, answers[argv[1]], "")
+            return Output(0, answers.get(argv[1], ""), "")
         self.verbs.append(argv[2])
         if argv[2] == "apply":
             Path(argv[1].removeprefix("-chdir="), "terraform.tfstate").touch()
@@ -54,6 +72,7 @@ def installation(
         run=cast(Any, cloud),
         build=build,
         open_world=open_world,
+        pause_s=0,
     )
 
 
@@ -118,3 +137,23 @@ def test_project_with_an_installation_or_a_database_is_refused_before_anything_i
     with pytest.raises(StepError, match="use a project without one"), installation(cloud, tmp_path).running():
         pass
     assert cloud.verbs == []
+
+
+def test_empty_project_gets_the_apis_and_the_identity_that_the_readme_asks_for(tmp_path: Path) -> None:
+    cloud = Cloud()
+    cloud.is_empty, cloud.starting = True, 2
+    with installation(cloud, tmp_path).running():
+        assert cloud.verbs == ["init", "apply", "output"]
+    readme = Path("infra/README.md").read_text(encoding="utf-8")
+    (enabled,) = re.findall(r"gcloud services enable (.+) --project PROJECT", readme)
+    (sent,) = [command for command in cloud.commands if command.startswith("gcloud services enable ")]
+    assert set(sent.split()) >= set(enabled.split())
+    (identity,) = re.findall(r"gcloud beta services identity create --service (\S+)", readme)
+    assert f"gcloud beta services identity create --service={identity} --project=my-project" in cloud.commands
+    assert sum("compute regions describe" in command for command in cloud.commands) == 3, "until the API works"
+
+
+def test_each_run_has_role_ids_of_its_own(tmp_path: Path) -> None:
+    assert any(
+        argument.startswith("-var=role_suffix=Smoke2") for argument in installation(Cloud(), tmp_path)._variables
+    )

@@ -54,6 +54,8 @@ class ContinueProvisioning:
     """Whether only optional VMs are missing. Required VMs do not wait until `next_at`."""
     problem: str = ""
     """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the action."""
+    blocked_since: datetime | None = None
+    """As in the placement."""
     kind: Literal["continue_provisioning"] = "continue_provisioning"
 
 

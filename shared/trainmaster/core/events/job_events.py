@@ -80,7 +80,8 @@ class CapacityErrorKind(StrEnum):
 
     STOCKOUT = "stockout"  # no capacity in the zone: try the next zone
     QUOTA = "quota"  # the project's quota in the region is used up: wait
-    DENIED = "denied"  # permission, network or image: trying again cannot help
+    BLOCKED = "blocked"  # permission, disabled API, billing, missing image or network: wait until it is repaired
+    DENIED = "denied"  # the request itself is wrong: trying again cannot help
     INTERNAL = "internal"  # any other error that Google returns
 
 

@@ -85,6 +85,8 @@ class Placement:
     """Whether only optional VMs were missing at the last capacity error: required ones do not wait for `next_at`."""
     problem: str = ""
     """Which quota was used up, or where there was no capacity, at the last capacity error; empty: unknown."""
+    blocked_since: datetime | None = None
+    """First of the latest capacity errors that only an operator can repair; None: the last one was of another kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,3 +129,12 @@ class Steps:
         """The requests in Cloud TPU's queue if they are all that is left to wait for; else empty."""
         vms = [step.vm for step in self.steps if isinstance(step, Await) and step.vm.status is VmStatus.QUEUED]
         return tuple(vms) if len(vms) == len(self.steps) else ()
+
+    def without_missing(self) -> Steps:
+        """Return the steps for a zone whose VMs cannot be listed: no VM there is lost, and none is created."""
+        kept = tuple(
+            step
+            for step in self.steps
+            if not isinstance(step, Create) and not (isinstance(step, ReportLoss) and step.vm is None)
+        )
+        return Steps(kept, self.creates_postponed)

@@ -4,6 +4,8 @@
     after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
                       gang moves to the next zone, free of charge
     optional VMs      (`gang: false`) are requested in the zone of the required ones until the job ends
+    refused           what an operator can repair (permission, API, billing, image) delays a job: one that has run
+                      goes on asking, any other waits for an hour
 
 `trainmaster.core.rules.capacity_backoff` decides when VMs are requested again.
 """
@@ -25,7 +27,7 @@ from trainmaster.core.rules.capacity_backoff import (
     search_began_at,
 )
 from trainmaster.core.rules.vm_loss import internal_error
-from trainmaster.core.timeouts import CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, PROVISIONING_MAX_S
+from trainmaster.core.timeouts import BLOCKED_MAX, CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, PROVISIONING_MAX_S
 
 
 def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> Decision:
@@ -37,10 +39,8 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
     is_optional_error = event.required_present and event.error_kind is CapacityErrorKind.INTERNAL
     # A missing optional VM must not rerun the job.
     match CapacityErrorKind.STOCKOUT if is_optional_error else event.error_kind:
-        case CapacityErrorKind.DENIED:
-            message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
-            text = f"Google returned {error}; another request cannot succeed."
-            return Decision(Rule.INTERNAL, Reason.DENIED, text, FailJob(message))
+        case CapacityErrorKind.DENIED | CapacityErrorKind.BLOCKED:
+            return _after_refusal(state, event, error, now)
         case CapacityErrorKind.INTERNAL:
             cause = f"Compute Engine could not create {event.requested}: {error}"
             return internal_error(job, cause, Reason.CREATE_FAILED)
@@ -99,6 +99,25 @@ def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetim
     return _continue(state, state.job.placement.zone_index, Reason.QUOTA, text, event, now, waits=True)
 
 
+def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
+    """A job that has run goes on asking: Google accepted the same request before, so something can be repaired."""
+    job = state.job
+    blocked_since = _blocked_since(job, now)
+    is_blocked = event.error_kind is CapacityErrorKind.BLOCKED and now - blocked_since < BLOCKED_MAX
+    if job.started_at is None and not is_blocked:
+        message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
+        return Decision(
+            Rule.INTERNAL, Reason.DENIED, f"Google returned {error}; another request cannot succeed.", FailJob(message)
+        )
+    limit = "" if job.started_at else f", at most until {blocked_since + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
+    text = f"Google refuses {event.requested} ({error}), which an operator can repair{limit}: trying again"
+    return _continue(state, job.placement.zone_index, Reason.BLOCKED, text, event, now, waits=True)
+
+
+def _blocked_since(job: Job, now: datetime) -> datetime:
+    return job.placement.blocked_since or now
+
+
 def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
     job = state.job
     problem = f"No capacity for {event.requested} in {event.zone}"
@@ -133,6 +152,7 @@ def _continue(
         next_at,
         only_optional=event.required_present,
         problem=messages.capacity_problem(event),
+        blocked_since=_blocked_since(state.job, now) if reason is Reason.BLOCKED else None,
     )
     return Decision(Rule.CAPACITY, reason, f"{text}{when}.", action)
 

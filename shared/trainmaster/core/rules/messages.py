@@ -26,6 +26,8 @@ _QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
 
 def capacity_problem(event: VmsNotCreated) -> str:
     """Return which quota was used up, or where there was no capacity."""
+    if event.error_kind in (CapacityErrorKind.BLOCKED, CapacityErrorKind.DENIED):
+        return f"Google refuses the request ({event.code})"
     if event.error_kind is not CapacityErrorKind.QUOTA:
         return f"no capacity in {event.zone}"
     quota = _QUOTA_NAME.search(event.message)

@@ -53,7 +53,13 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return Change(move_job(job, JobState.RUNNING, started_at=now))
         case ContinueProvisioning():
             placement = Placement(
-                action.zone_index, action.round, action.since, action.next_at, action.only_optional, action.problem
+                action.zone_index,
+                action.round,
+                action.since,
+                action.next_at,
+                action.only_optional,
+                action.problem,
+                action.blocked_since,
             )
             provisioned = replace(job, placement=placement, version=job.version + 1)
             return Change(provisioned, _request_vms(state, action, now), PROVISION)

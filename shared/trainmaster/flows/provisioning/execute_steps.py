@@ -20,10 +20,10 @@ from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm import Vm, VmStatus
-from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step
+from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step, Steps
 from trainmaster.core.reconcile.zone_order import Stockout, machine_kind
 from trainmaster.flows.commit.record import Deps, record
-from trainmaster.ports import Created, Fleet, NotCreated, Pending
+from trainmaster.ports import Created, Fleet, NotCreated, Pending, reached
 
 
 def execute_step(
@@ -68,6 +68,15 @@ def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
         record(queued, deps)
 
 
+def record_unreachable_zone(steps: Steps, job: Job, deps: Deps) -> bool:
+    """Let a job that has not run yet go on to its next zone, as after a stockout. False: it requests no VM now."""
+    creates = [step for step in steps.steps if isinstance(step, Create)]
+    for create in creates:
+        problem = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_UNREACHABLE", f"Google cannot reach {create.zone}")
+        _record_capacity_error(create, problem, job, deps, required_present=False)
+    return bool(creates)
+
+
 def _create_vms(
     create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, created: Counter[str]
 ) -> None:
@@ -88,7 +97,7 @@ def _has_required_vms(job: Job, fleet: Fleet) -> bool:
     inserts of a round run side by side."""
     if job.plan.gang:
         return False
-    vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
+    vms, _ = reached(lambda: fleet.list_vms(job.job_id, job.plan.tpu_zones, job.plan.zones))
     present = {
         vm.replica_id for vm in vms if vm.zone == job.zone and vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
     }

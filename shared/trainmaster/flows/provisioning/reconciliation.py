@@ -5,8 +5,7 @@
                                 does this work               └─────────────────────────────────────┘
 
 A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run twice, late,
-concurrently, or stop halfway. It is done only when a state that was loaded after its last step needs no further step. A
-step that was planned on an outdated state is therefore corrected by the next round.
+concurrently, or stop halfway. It is done only when a state that was loaded after its last step needs no further step.
 
 The lease saves work: of many requests about one job, one lists and plans, and the others end after two reads. It is not
 needed for safety. A request that met the lease is not lost, because its ledger entry is pending: the holder looks for
@@ -37,14 +36,14 @@ from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
-from trainmaster.flows.provisioning.execute_steps import execute_step, record_queued_vms
+from trainmaster.flows.provisioning.execute_steps import execute_step, record_queued_vms, record_unreachable_zone
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.heartbeats import find_silent, suspend_timeouts
 from trainmaster.flows.provisioning.measurements import record_measurements
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
-from trainmaster.ports import Lease, Loaded
+from trainmaster.ports import Lease, Loaded, reached
 
 ROUNDS_MAX: Final = 8
 """Rounds in one delivery."""
@@ -165,16 +164,20 @@ class _Delivery:
         fleet = fleet_deps.fleet
         if job.state is JobState.QUEUED and not self._admit(job):
             return _Next.SWEEP
-        vms = fleet.list_vms(job.job_id, job.plan.tpu_zones)
+        vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.plan.tpu_zones, job.plan.zones))
         now = self.deps.clock()
         steps = plan(state, vms, now, self.created)
+        if job.zone in unreachable:
+            if job.started_at is None and record_unreachable_zone(steps, job, self.deps):
+                return _Next.ROUND
+            steps = steps.without_missing()
         steps = suspend_timeouts(steps, state, vms, fleet, fleet_deps.run_all, now, self.heartbeats)
         if steps.is_done and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
             steps = Steps(find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock()))
         if steps.is_done:
-            # Beside VMs, an ended job may have placement policies. Their deletion may take longer than this delivery.
-            is_released = not job.state.is_terminal or fleet.release(job)
+            # An unreachable zone may have VMs to delete. The deletion of placement policies may take long.
+            is_released = not unreachable and (not job.state.is_terminal or fleet.release(job))
             return _Next.END if is_released else _Next.SWEEP
         if steps.waits_for_backoff:
             return _Next.SWEEP

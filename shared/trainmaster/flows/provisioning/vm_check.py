@@ -17,11 +17,12 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.attention import CHANGING, are_vms_expected, needs_reconciliation
+from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.provisioning import orphans
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
-from trainmaster.ports import Fleet
+from trainmaster.ports import Fleet, reached
 
 _log = logging.getLogger(__name__)
 
@@ -30,10 +31,24 @@ def handle(
     fleet: Fleet, deps: Deps, times: orphans.OrphanTimes, run_all: Callable[[Sequence[Callable[[], None]]], None]
 ) -> None:
     """List and compare once. `run_all` is explained at `trainmaster.flows.provisioning.fleet_deps.FleetDeps`."""
-    listed = fleet.list_all()
+    listed, unreachable = _list(fleet, deps)
     live = deps.store.survey_live_jobs()
-    _request_reconciliations(live.jobs, listed, deps, run_all)
+    if unreachable:
+        _log.warning("Google cannot reach %s: VMs there are not checked", ", ".join(unreachable))
+    visible_jobs = [job for job in live.jobs if job.zone not in unreachable]
+    _request_reconciliations(visible_jobs, listed, deps, run_all)
     orphans.handle(listed, live.job_ids, fleet, deps, times, run_all)
+
+
+def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, ...]]:
+    """Return the VMs, and the zones that cannot be reached. If Google cannot list all zones at once, only those of
+    live jobs are listed: orphans elsewhere are found later."""
+    try:
+        return reached(fleet.list_all)
+    except TemporaryError as error:
+        _log.warning("%s: the zones of live jobs are listed one by one", error)
+        zones = sorted({zone for job in deps.store.survey_live_jobs().jobs for zone in job.plan.zones})
+        return reached(lambda: fleet.list_all(zones))
 
 
 def _request_reconciliations(

@@ -7,13 +7,14 @@ label       for the listings, which have no metadata (`trainmaster.gcp.compute_f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
 from trainmaster.core.model.vm import Directive, Vm
-from trainmaster.gcp.compute_fleet.errors import FLEET_CHANGE, compute_errors
+from trainmaster.gcp.compute_fleet.errors import FLEET_CHANGE, by_id, compute_errors
 from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.gcp.compute_fleet.properties import items
 from trainmaster.gcp.retries import FLEET_READ
@@ -28,6 +29,7 @@ class Directives:
 
     def __init__(self, project: str, instances: compute_v1.InstancesClient, operations: Operations) -> None:
         self._project, self._instances, self._operations = project, instances, operations
+        self._by_id = partial(by_id, instances, project)
 
     def write(self, vm: Vm, directive: Directive) -> bool:
         """Write the metadata, and the label when the metadata is known to be written.
@@ -38,8 +40,9 @@ class Directives:
         """
         with compute_errors(f"direct {vm.name}"):
             try:
-                instance = self._instances.get(
-                    project=self._project, zone=vm.zone, instance=vm.instance_id, **FLEET_READ
+                instance = self._by_id(
+                    vm,
+                    lambda name: self._instances.get(project=self._project, zone=vm.zone, instance=name, **FLEET_READ),
                 )
                 if instance.metadata.fingerprint != vm.fingerprint:
                     return False
@@ -57,24 +60,30 @@ class Directives:
         """Setting metadata replaces all of it. So the current values are sent again, with the fingerprint, which makes
         the call fail if the metadata has changed meanwhile."""
         metadata = items({**values, DIRECTIVE_KEY: directive_json(directive)})
-        operation = self._instances.set_metadata_unary(
-            project=self._project,
-            zone=vm.zone,
-            instance=vm.instance_id,
-            metadata_resource=compute_v1.Metadata(fingerprint=vm.fingerprint, items=metadata),
-            **FLEET_CHANGE,
+        operation = self._by_id(
+            vm,
+            lambda name: self._instances.set_metadata_unary(
+                project=self._project,
+                zone=vm.zone,
+                instance=name,
+                metadata_resource=compute_v1.Metadata(fingerprint=vm.fingerprint, items=metadata),
+                **FLEET_CHANGE,
+            ),
         )
         return self._succeeded(vm, operation)
 
     def _write_label(self, vm: Vm, instance: compute_v1.Instance, directive: Directive) -> bool:
         labels = {**instance.labels, LABEL_DIRECTIVE: directive_label(directive)}
         request = compute_v1.InstancesSetLabelsRequest(label_fingerprint=instance.label_fingerprint, labels=labels)
-        operation = self._instances.set_labels_unary(
-            project=self._project,
-            zone=vm.zone,
-            instance=vm.instance_id,
-            instances_set_labels_request_resource=request,
-            **FLEET_CHANGE,
+        operation = self._by_id(
+            vm,
+            lambda name: self._instances.set_labels_unary(
+                project=self._project,
+                zone=vm.zone,
+                instance=name,
+                instances_set_labels_request_resource=request,
+                **FLEET_CHANGE,
+            ),
         )
         return self._succeeded(vm, operation)
 

@@ -7,20 +7,23 @@ https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creatio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.api_core import exceptions
 from google.api_core.retry import Retry
 from google.cloud import compute_v1
 
 from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.model.vm import Vm
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.gcp.errors import google_errors
-from trainmaster.gcp.retries import FLEET_CALL_S
+from trainmaster.gcp.errors import REPAIRABLE, google_errors, is_refusal
+from trainmaster.gcp.retries import FLEET_CALL_S, FLEET_READ
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import CreateOutcome, NotCreated
+
+Result = TypeVar("Result")
 
 _KINDS: Final = {
     # The zone has no capacity. The last three occur in zones that run out of capacity: a VM that was preempted while it
@@ -34,10 +37,10 @@ _KINDS: Final = {
     "RESOURCE_OPERATION_RATE_EXCEEDED": CapacityErrorKind.STOCKOUT,
     "QUOTA_EXCEEDED": CapacityErrorKind.QUOTA,
     "quotaExceeded": CapacityErrorKind.QUOTA,
-    "VPC_NOT_FOUND": CapacityErrorKind.DENIED,
-    "IAM_PERMISSION_DENIED": CapacityErrorKind.DENIED,
-    "PERMISSIONS_ERROR": CapacityErrorKind.DENIED,
-    "SERVICE_ACCOUNT_ACCESS_DENIED": CapacityErrorKind.DENIED,
+    "VPC_NOT_FOUND": CapacityErrorKind.BLOCKED,
+    "IAM_PERMISSION_DENIED": CapacityErrorKind.BLOCKED,
+    "PERMISSIONS_ERROR": CapacityErrorKind.BLOCKED,
+    "SERVICE_ACCOUNT_ACCESS_DENIED": CapacityErrorKind.BLOCKED,
     "CONDITION_NOT_MET": CapacityErrorKind.DENIED,
     "INVALID_USAGE": CapacityErrorKind.DENIED,
     "INVALID_FIELD_VALUE": CapacityErrorKind.DENIED,
@@ -48,6 +51,10 @@ _CONSEQUENCES: Final = frozenset({"VM_MIN_COUNT_NOT_REACHED"})
 operations of its VMs."""
 _NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not exist in zone")
 """The zone does not offer a machine type or an accelerator type. Another zone may."""
+_REPAIRABLE_STATUSES: Final = (401, 403, 404)
+"""No permission, a disabled API, suspended billing, a missing image, network, account or key."""
+_MISSING: Final = re.compile(r"cannot be found|not found|\bbilling\b|is (disabled|deprecated|obsolete)", re.IGNORECASE)
+"""The 400 of a missing reference: an image of a retired family "cannot be found"."""
 _RATE_LIMITS: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
 
@@ -107,9 +114,17 @@ def is_cause(problem: Problem) -> bool:
 def not_created(problem: Problem, otherwise: CapacityErrorKind = CapacityErrorKind.INTERNAL) -> NotCreated:
     """Return the outcome that reports the problem. `otherwise`: the kind of a code that the table does not have."""
     kind = _KINDS.get(problem.code, otherwise)
-    if kind is CapacityErrorKind.DENIED and _NOT_IN_ZONE.search(problem.message):
+    if kind is CapacityErrorKind.DENIED and _MISSING.search(problem.message):
+        kind = CapacityErrorKind.BLOCKED
+    if kind in (CapacityErrorKind.DENIED, CapacityErrorKind.BLOCKED) and _NOT_IN_ZONE.search(problem.message):
         kind = CapacityErrorKind.STOCKOUT
     return NotCreated(kind, problem.code, problem.message, problem.zones_available)
+
+
+def refused_call(error: exceptions.GoogleAPICallError) -> NotCreated:
+    """Return the outcome of a call that Google refuses for another reason than a rate limit."""
+    is_repairable = error.code in _REPAIRABLE_STATUSES
+    return not_created(problem_of(error), CapacityErrorKind.BLOCKED if is_repairable else CapacityErrorKind.DENIED)
 
 
 def name_exists(outcome: CreateOutcome) -> bool:
@@ -119,5 +134,24 @@ def name_exists(outcome: CreateOutcome) -> bool:
 
 def _translate(error: exceptions.GoogleAPICallError) -> Exception:
     problem = problem_of(error)
+    if is_refusal(error) and not is_transient(error, problem):
+        return TemporaryError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
     family = TemporaryError if is_transient(error, problem) else PermanentError
     return family(f"{problem.code}: {problem.message}")
+
+
+def by_id(instances: compute_v1.InstancesClient, project: str, vm: Vm, call: Callable[[str], Result]) -> Result:
+    """Make a call about a VM with its id; if Google refuses that, with its name, if the VM of this name has the id.
+
+    It is unconfirmed whether the condition on names in provision's role admits ids. Between the two calls, no newer VM
+    can get the name: the deletion of this one takes longer. Raises NotFound if the VM does not exist any more.
+    """
+    try:
+        return call(vm.instance_id)
+    except exceptions.Forbidden as error:
+        if is_transient(error, problem_of(error)):
+            raise
+        named = instances.get(project=project, zone=vm.zone, instance=vm.name, **FLEET_READ)
+        if str(named.id) != vm.instance_id:
+            raise exceptions.NotFound(f"{vm.name} is another VM now") from error
+        return call(vm.name)

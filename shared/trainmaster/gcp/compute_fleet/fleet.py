@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from google.api_core import exceptions
@@ -31,25 +32,25 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet.directives import Directives
 from trainmaster.gcp.compute_fleet.errors import (
     FLEET_CHANGE,
+    by_id,
     compute_errors,
     is_transient,
     name_exists,
     not_created,
     problem_of,
+    refused_call,
 )
-from trainmaster.gcp.compute_fleet.listed_vms import LISTED_FIELDS, to_labelled_vms
+from trainmaster.gcp.compute_fleet.listing import Listing
 from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.gcp.compute_fleet.placement import Placements
 from trainmaster.gcp.compute_fleet.properties import resource
-from trainmaster.gcp.retries import FIELD_MASK, FLEET_READ
+from trainmaster.gcp.retries import FLEET_READ
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.gcp.vm_labels import LABEL_JOB, METRIC
-from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
+from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending, complete
 
 HEARTBEAT: Final = "trainmaster/heartbeat"
 """Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
-PAGE_SIZE: Final = 500
-"""The most that Compute allows."""
 SETTLE_S: Final = 3.0
 """How long to wait for a delete. The emulator finishes within this time. On Google Cloud a delete takes half a minute,
 which is too long to wait in a function."""
@@ -67,8 +68,10 @@ class ComputeFleet:
         project = defaults.project
         self._instances = clients.rest_client(compute_v1.InstancesClient, endpoint)
         self._operations = Operations(project, endpoint)
+        self._listing = Listing(project, self._instances)
         self._placements = Placements(project, endpoint, self._operations)
         self._directives = Directives(project, self._instances, self._operations)
+        self._by_id = partial(by_id, self._instances, project)
         self._project = project
         self._defaults = defaults
         self._wait_s = wait_s
@@ -79,29 +82,28 @@ class ComputeFleet:
         self._operations.close()
         self._placements.close()
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:  # noqa: ARG002 - the port's
-        labelled = self._list(f"labels.{LABEL_JOB}={job_label(job_id)}", f"list the VMs of {job_id}")
-        return tuple(item.vm for item in labelled)
+    def list_vms(
+        self,
+        job_id: str,
+        tpu_zones: Sequence[str] = (),  # noqa: ARG002 - the port's
+        zones: Sequence[str] = (),
+    ) -> tuple[Vm, ...]:
+        with compute_errors(f"list the VMs of {job_id}"):
+            listed, unreachable = self._listing.find(f"labels.{LABEL_JOB}={job_label(job_id)}", zones)
+        return complete([item.vm for item in listed], [zone for zone in unreachable if not zones or zone in zones])
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
-        return tuple(self._list(f"labels.{LABEL_JOB}:*", "list the VMs of all jobs"))
-
-    def _list(self, condition: str, action: str) -> list[LabelledVm]:
-        """Partial success is not requested: a zone that cannot be reached must be an error, because the VMs of an empty
-        zone would count as lost."""
-        request = compute_v1.AggregatedListInstancesRequest(
-            project=self._project, filter=condition, max_results=PAGE_SIZE
-        )
-        with compute_errors(action):
-            pages = self._instances.aggregated_list(request, metadata=[(FIELD_MASK, LISTED_FIELDS)], **FLEET_READ)
-            return [vm for _, scope in pages for vm in to_labelled_vms(scope.instances)]
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        with compute_errors("list the VMs of all jobs"):
+            return complete(*self._listing.find(f"labels.{LABEL_JOB}:*", zones))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """If some of the names exist, insert only the others, as a request of its own."""
         outcome = self._insert(job, create, metadata)
         if not name_exists(outcome):
             return outcome
-        existing = {vm.name: vm for vm in self.list_vms(job.job_id) if vm.zone == create.zone}
+        with compute_errors(f"list the VMs in {create.zone}"):
+            listed = self._listing.in_zone(f"labels.{LABEL_JOB}={job_label(job.job_id)}", create.zone)
+        existing = {item.vm.name: item.vm for item in listed}
         ours = [existing[name] for name in create.names if name in existing]
         if any(
             vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED) for vm in ours
@@ -129,8 +131,11 @@ class ComputeFleet:
     def delete(self, vm: Vm) -> bool:
         with compute_errors(f"delete {vm.name}"):
             try:
-                operation = self._instances.delete_unary(
-                    project=self._project, zone=vm.zone, instance=vm.instance_id, **FLEET_CHANGE
+                operation = self._by_id(
+                    vm,
+                    lambda name: self._instances.delete_unary(
+                        project=self._project, zone=vm.zone, instance=name, **FLEET_CHANGE
+                    ),
                 )
             except exceptions.NotFound:
                 return True
@@ -193,10 +198,9 @@ class ComputeFleet:
             try:
                 operation = self._instances.bulk_insert_unary(request, **FLEET_CHANGE)
             except (exceptions.ClientError, exceptions.ServiceUnavailable) as error:
-                problem = problem_of(error)
-                if is_transient(error, problem):
+                if is_transient(error, problem_of(error)):
                     raise
-                return not_created(problem, otherwise=CapacityErrorKind.DENIED)
+                return refused_call(error)
             finished = self._operations.in_zone(create.zone, operation, self._wait_s)
             if finished is None:
                 return Pending()

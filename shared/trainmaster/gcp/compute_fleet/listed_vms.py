@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from google.cloud import compute_v1
 
@@ -19,17 +19,21 @@ from trainmaster.gcp.vm_labels import LABEL_JOB, LABEL_VM_GENERATION, directive_
 
 log = logging.getLogger(__name__)
 
-LISTED_FIELDS: Final = (
-    "items/*/instances(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp),"
-    "nextPageToken"
-)
-"""Field mask of a listing, sent in the header `X-Goog-FieldMask`. Source: Google's "System parameters"."""
+_FIELDS: Final = "(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp)"
+LISTED_FIELDS: Final = f"items/*/instances{_FIELDS},items/*/warning/code,unreachables,nextPageToken"
+"""Field mask of a list of all zones, sent in the header `X-Goog-FieldMask`. Source: Google's "System parameters"."""
+LISTED_FIELDS_OF_ZONE: Final = f"items{_FIELDS},warning/code,nextPageToken"
 
 _STATUSES: Final = {
     VmStatus.RUNNING: {"RUNNING"},
     VmStatus.STOPPING: {"STOPPING", "PENDING_STOP", "SUSPENDING", "DEPROVISIONING"},
     VmStatus.STOPPED: {"TERMINATED", "STOPPED", "SUSPENDED"},
 }
+
+
+def is_unreachable(warning: Any) -> bool:
+    """Whether this is the warning of a scope that Compute Engine cannot reach: it has no items, whatever it has."""
+    return bool(warning.code == "UNREACHABLE")
 
 
 def to_labelled_vms(instances: Iterable[compute_v1.Instance]) -> Iterator[LabelledVm]:

@@ -13,7 +13,6 @@ from typing import Final
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.vm_names import NAME_LENGTH_MAX, job_hash, slug
@@ -26,6 +25,7 @@ from trainmaster.gcp.compute_fleet.errors import (
     not_created,
     problem_of,
     problems_in,
+    refused_call,
 )
 from trainmaster.gcp.compute_fleet.operations import Operations
 from trainmaster.ports import Created, CreateOutcome, Pending
@@ -72,10 +72,9 @@ class Placements:
             except exceptions.Conflict:
                 return Created()
             except exceptions.ClientError as error:
-                problem = problem_of(error)
-                if is_transient(error, problem):
+                if is_transient(error, problem_of(error)):
                     raise
-                return not_created(problem, otherwise=CapacityErrorKind.DENIED)
+                return refused_call(error)
             finished = self._operations.in_region(region, operation, SETTLE_S)
         if finished is None:
             return Pending()

@@ -17,7 +17,7 @@ from google.rpc import code_pb2, status_pb2
 
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.errors import REPAIRABLE, google_errors, is_refusal
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
 
@@ -31,9 +31,9 @@ _CHIP_QUOTA: Final = re.compile(r"Quota (limit )?'")
 """A quota of chips. A quota of calls reads `Quota exceeded for quota metric …` or `Maximum number of … requests per
 minute`."""
 _ZONE_QUOTA: Final = re.compile(r"\bin zone\b")
-_DENIED: Final = frozenset(
-    {"INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION", "UNIMPLEMENTED"}
-)
+_BLOCKED: Final = frozenset({"NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED"})
+_DENIED: Final = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED"})
+_REPAIRABLE_TEXT: Final = re.compile(r"\bbilling\b|has not been used|is disabled", re.IGNORECASE)
 _NO_CAPACITY: Final = (
     "RESOURCE_EXHAUSTED",
     "DEADLINE_EXCEEDED",  # a queued resource that waited until its time limit
@@ -95,6 +95,8 @@ def _kind(problem: Problem) -> CapacityErrorKind:
         return CapacityErrorKind.STOCKOUT if _ZONE_QUOTA.search(problem.message) else CapacityErrorKind.QUOTA
     if problem.code in _NO_CAPACITY:
         return CapacityErrorKind.STOCKOUT
+    if problem.code in _BLOCKED or _REPAIRABLE_TEXT.search(problem.message):
+        return CapacityErrorKind.BLOCKED
     return CapacityErrorKind.DENIED if problem.code in _DENIED else CapacityErrorKind.INTERNAL
 
 
@@ -104,5 +106,7 @@ def _code_name(code: int) -> str:
 
 def _translate(error: exceptions.GoogleAPICallError) -> Exception:
     problem = problem_of(error)
+    if is_refusal(error) and not has_no_tpus(problem):
+        return TemporaryError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
     family = TemporaryError if is_transient(error, problem) else PermanentError
     return family(f"{problem.code}: {problem.message}")

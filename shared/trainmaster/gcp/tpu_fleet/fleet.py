@@ -27,6 +27,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.steps import Create
+from trainmaster.errors import TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.gcp.retries import FLEET_CALL_S, FLEET_READ, FLEET_WRITE
@@ -39,7 +40,7 @@ from trainmaster.gcp.tpu_fleet.queued_resource_spec import is_queued
 from trainmaster.gcp.tpu_fleet.queued_resources import QueuedResources
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.gcp.vm_labels import DIRECTIVE_KEY, LABEL_DIRECTIVE, METRIC, directive_json, directive_label
-from trainmaster.ports import CreateOutcome, NotCreated
+from trainmaster.ports import CreateOutcome, NotCreated, complete
 
 GOOGLE: Final = "https://tpu.googleapis.com"
 SETTLE_S: Final = 3.0
@@ -66,16 +67,25 @@ class TpuFleet:
         self._defaults = defaults
         self._wait_s = wait_s
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
-        label = job_label(job_id)
-        with tpu_errors(f"list the TPU nodes of {job_id}"):
-            labelled = [item for zone in tpu_zones for item in self._listing.in_zone(zone)]
-        return tuple(item.vm for item in labelled if item.label == label)
+    def list_vms(
+        self,
+        job_id: str,
+        tpu_zones: Sequence[str] = (),
+        zones: Sequence[str] = (),  # noqa: ARG002 - the port's
+    ) -> tuple[Vm, ...]:
+        label, labelled, unreachable = job_label(job_id), [], []
+        for zone in tpu_zones:
+            try:
+                with tpu_errors(f"list the TPU nodes of {job_id} in {zone}"):
+                    labelled += self._listing.in_zone(zone)
+            except TemporaryError as error:
+                _log.warning("%s", error)
+                unreachable.append(zone)
+        return complete([item.vm for item in labelled if item.label == label], unreachable)
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
-        """A zone that cannot be reached is left out: its nodes are found by a later call."""
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:  # noqa: ARG002 - the port's signature
         with tpu_errors("list the TPU nodes of all jobs"):
-            return tuple(self._listing.in_all_zones())
+            return complete(*self._listing.in_all_zones())
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """Raises TemporaryError if the outcome is unknown. The next call then finds what has been started."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from google.api_core import exceptions
@@ -15,7 +16,7 @@ from google.cloud import tpu_v2
 
 from trainmaster.core.model.vm import LabelledVm
 from trainmaster.errors import TemporaryError
-from trainmaster.gcp.retries import FIELD_MASK, FLEET_READ
+from trainmaster.gcp.retries import masked
 from trainmaster.gcp.tpu_fleet.errors import has_no_tpus, problem_of
 from trainmaster.gcp.tpu_fleet.nodes import log_health, vm_of
 from trainmaster.gcp.tpu_fleet.queued_resources import QueuedResources
@@ -38,46 +39,46 @@ class Listing:
         self._project, self._client, self._queued_resources = project, client, queued_resources
 
     def in_zone(self, zone: str) -> list[LabelledVm]:
-        """Return what one zone has. A zone without TPUs has nothing; one that cannot be reached is an error."""
+        """Return what one zone has. A zone without TPUs has nothing; one that cannot be reached is an error, because
+        the nodes of an empty zone would count as lost."""
         try:
-            return self._list(zone, must_reach=True)
+            listed, unreachable = self._list(zone)
         except exceptions.GoogleAPICallError as error:
             if has_no_tpus(problem_of(error)):
                 return []
             raise
+        if unreachable:
+            raise TemporaryError(f"Cloud TPU cannot reach {', '.join(unreachable)}")
+        return listed
 
-    def in_all_zones(self) -> list[LabelledVm]:
-        """Return what all zones have. A zone that cannot be reached is left out."""
-        return self._list(ALL_ZONES, must_reach=False)
+    def in_all_zones(self) -> tuple[list[LabelledVm], list[str]]:
+        """Return what all zones have, and the zones that cannot be reached."""
+        return self._list(ALL_ZONES)
 
-    def _list(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
-        """Return the nodes, and the queued resources without a node."""
-        queued = self._list_queued(zone, must_reach=must_reach)
-        nodes = list(self._list_nodes(zone, must_reach=must_reach))
+    def _list(self, zone: str) -> tuple[list[LabelledVm], list[str]]:
+        """Return the nodes and the queued resources without a node, and the zones that cannot be reached."""
+        unreachable: set[str] = set()
+        queued = self._list_queued(zone, unreachable)
+        nodes = list(self._list_nodes(zone, unreachable))
         with_node = {(node.vm.name, node.vm.zone) for node in nodes}
-        return nodes + [item for item in queued if (item.vm.name, item.vm.zone) not in with_node]
+        listed = nodes + [item for item in queued if (item.vm.name, item.vm.zone) not in with_node]
+        return listed, sorted(name.rpartition("/")[2] for name in unreachable)
 
-    def _list_queued(self, zone: str, *, must_reach: bool) -> list[LabelledVm]:
-        """Return the queued resources. Without `must_reach`, none if they cannot be listed: the nodes count more."""
+    def _list_queued(self, zone: str, unreachable: set[str]) -> list[LabelledVm]:
+        """Return the queued resources; of all zones, none if they cannot be listed: the nodes count more."""
         try:
-            return list(self._queued_resources.list_labelled(self._parent(zone), must_reach=must_reach))
+            return list(self._queued_resources.list_labelled(self._parent(zone), unreachable))
         except exceptions.GoogleAPICallError as error:
-            if must_reach:
+            if zone != ALL_ZONES:
                 raise
             _log.warning("Queued resources cannot be listed in zone %s: %s", zone, problem_of(error).message)
             return []
 
-    def _list_nodes(self, zone: str, *, must_reach: bool) -> Iterator[LabelledVm]:
-        """Yield the nodes with a job's label. `must_reach`: a zone that cannot be reached is an error, because the
-        nodes of an empty zone would count as lost."""
+    def _list_nodes(self, zone: str, unreachable: set[str]) -> Iterator[LabelledVm]:
+        """Yield the nodes with a job's label. Zones that cannot be reached are added to `unreachable`."""
         request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=PAGE_SIZE)
-        mask = [(FIELD_MASK, LISTED_FIELDS)]
-        for page in self._client.list_nodes(request, metadata=mask, **FLEET_READ).pages:
-            if page.unreachable:
-                unreachable = f"Cloud TPU cannot reach {', '.join(page.unreachable)}"
-                if must_reach:
-                    raise TemporaryError(unreachable)
-                _log.warning("%s: the nodes there are left out", unreachable)
+        for page in masked(partial(self._client.list_nodes, request), LISTED_FIELDS).pages:
+            unreachable |= set(page.unreachable)
             yield from _to_labelled_vms(page.nodes)
 
     def _parent(self, zone: str) -> str:

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from google.api_core import exceptions
@@ -26,9 +27,8 @@ from trainmaster.core.model.vm import LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.rules.capacity import provisioning_deadline
-from trainmaster.errors import TemporaryError
 from trainmaster.gcp.rest_api import RestApi
-from trainmaster.gcp.retries import FIELD_MASK, FLEET_READ, FLEET_WRITE
+from trainmaster.gcp.retries import FLEET_READ, FLEET_WRITE, masked
 from trainmaster.gcp.tpu_fleet.errors import (
     has_no_tpus,
     is_transient,
@@ -59,16 +59,14 @@ class QueuedResources:
     def __init__(self, client: tpu_v2.TpuClient, operations: Operations, api: RestApi) -> None:
         self._client, self._operations, self._api = client, operations, api
 
-    def list_labelled(self, parent: str, *, must_reach: bool) -> Iterator[LabelledVm]:
-        """Yield the queued resources with a job's label, under the name of their node. `must_reach`: as for nodes.
+    def list_labelled(self, parent: str, unreachable: set[str]) -> Iterator[LabelledVm]:
+        """Yield the queued resources with a job's label, under the name of their node. `unreachable`: as for nodes.
 
         The zone `-` means all zones. Source: `gcloud compute tpus queued-resources list --zone=-` in public guides.
         """
         listing = tpu_v2.ListQueuedResourcesRequest(parent=parent, page_size=PAGE_SIZE)
-        mask = [(FIELD_MASK, LISTED_FIELDS)]
-        for page in self._client.list_queued_resources(listing, metadata=mask, **FLEET_READ).pages:
-            if page.unreachable and must_reach:
-                raise TemporaryError(f"Cloud TPU cannot reach {', '.join(page.unreachable)}")
+        for page in masked(partial(self._client.list_queued_resources, listing), LISTED_FIELDS).pages:
+            unreachable |= set(page.unreachable)
             for queued in page.queued_resources:
                 label = node_of(queued).labels.get(LABEL_JOB)
                 if label is None:

@@ -56,11 +56,12 @@ class SimFleet:
     _operations: dict[str, _Operation] = field(default_factory=dict)
     _last_instance_id: int = 1000
 
-    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = ()) -> tuple[Vm, ...]:
-        del tpu_zones
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        del tpu_zones, zones
         return tuple(vm.observed for vm in self.pool.present.values() if vm.job_id == job_id)
 
-    def list_all(self) -> tuple[LabelledVm, ...]:
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        del zones
         return tuple(LabelledVm(vm.observed, job_label(vm.job_id)) for vm in self.pool.present.values())
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:

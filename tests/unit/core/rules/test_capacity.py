@@ -15,11 +15,13 @@ from trainmaster.core.evolve import evolve
 from trainmaster.core.model.job import Budgets, JobState, Placement, State
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.rules.judge import judge
+from trainmaster.core.timeouts import BLOCKED_MAX
 
 NOW = at(100)
 WEEK_S = 7 * 86400
 PREPARING = a_state(job=a_job(JobState.PREPARING))
 IN_ZONE_B = a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1)))
+BLOCKED_FOR_AN_HOUR = a_state(job=a_job(JobState.PREPARING, placement=Placement(blocked_since=NOW - BLOCKED_MAX)))
 WEEK_OLD = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(100 - WEEK_S))
 FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(0, 98)))
 YOUNGER = a_state(job=replace(WEEK_OLD, created_at=at(101 - WEEK_S)))
@@ -48,6 +50,7 @@ def capacity_error(
 STOCKOUT = capacity_error()
 QUOTA = capacity_error(CapacityErrorKind.QUOTA)
 QUEUED = VmsQueued("digits_1", 1, "us-central1-a", 0, "VMs", START)
+BLOCKED = "11 continue_provisioning blocked"
 CONTINUES = "11 continue_provisioning stockout"
 
 CASES: Final[dict[str, Case]] = {
@@ -56,6 +59,14 @@ CASES: Final[dict[str, Case]] = {
     "no quota": (PREPARING, QUOTA, "11 continue_provisioning quota"),
     "internal error": (PREPARING, capacity_error(CapacityErrorKind.INTERNAL), "5 rerun_job create_failed"),
     "permanent error": (PREPARING, capacity_error(CapacityErrorKind.DENIED), "5 fail_job denied"),
+    "permanent error after running": (MISSING_FOR_900_S, capacity_error(CapacityErrorKind.DENIED), BLOCKED),
+    "error for an operator": (PREPARING, capacity_error(CapacityErrorKind.BLOCKED), BLOCKED),
+    "error for an operator since an hour": (
+        BLOCKED_FOR_AN_HOUR,
+        capacity_error(CapacityErrorKind.BLOCKED),
+        "5 fail_job denied",
+    ),
+    "error for an operator after running": (MISSING_FOR_900_S, capacity_error(CapacityErrorKind.BLOCKED), BLOCKED),
     "hundredth stockout after a week": (
         a_state(job=WEEK_OLD),
         capacity_error(rounds=99),
@@ -106,3 +117,17 @@ def test_error_for_an_optional_vm_keeps_the_job_in_its_zone_and_attempt(kind: Ca
     assert action.zone_index == state.job.placement.zone_index
     assert action.next_at is not None
     assert action.next_at > NOW
+
+
+def test_error_for_an_operator_is_asked_again_in_the_same_zone_until_a_named_time() -> None:
+    decision = judge(PREPARING, capacity_error(CapacityErrorKind.BLOCKED), NOW)
+    action = action_of(decision, ContinueProvisioning)
+    assert (action.zone_index, action.blocked_since) == (0, NOW)
+    assert action.next_at is not None
+    until = f"{NOW + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
+    assert f"which an operator can repair, at most until {until}: trying again in" in decision.text
+    blocked = evolve(PREPARING, decision, NOW).job
+    assert blocked is not None
+    assert blocked.placement.blocked_since == NOW
+    again = State(blocked, PREPARING.replicas)
+    assert action_of(judge(again, capacity_error(rounds=1), at(60)), ContinueProvisioning).blocked_since is None

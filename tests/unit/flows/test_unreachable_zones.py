@@ -1,0 +1,90 @@
+"""A zone that Google cannot reach: nothing there is lost or deleted, and everything elsewhere goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.support.jobs import CHIEF, WORKER_0
+from tests.support.world import World
+from tests.unit.flows.sweep_helpers import search_orphans, sweep
+from trainmaster.core.events import CancelRequested
+from trainmaster.core.model.vm import LabelledVm
+from trainmaster.errors import TemporaryError
+from trainmaster.flows.commit.record import record
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.ports import reached
+
+A, B = "us-central1-a", "us-central1-b"
+TEN_MINUTES = 10
+
+
+def test_gang_in_an_unreachable_zone_is_neither_lost_nor_replaced(running: World) -> None:
+    before, entries = running.vms, len(running.ledger)
+    running.fleet.unreachable_zones = {A}
+    for _ in range(TEN_MINUTES):
+        sweep(running)
+        running.provision()
+    running.fleet.unreachable_zones = set()
+    sweep(running)
+    assert running.vms == before
+    assert len(running.ledger) == entries
+    assert running.state == "RUNNING"
+    running.check()
+
+
+def test_vm_that_is_lost_in_an_unreachable_zone_is_replaced_there_when_it_returns(running: World) -> None:
+    running.send("maintenance", WORKER_0, cause="preemption")
+    running.fleet.vanish(running.vm(WORKER_0).name)
+    running.fleet.unreachable_zones = {A}
+    sweep(running, 20)
+    assert (running.job.zone, running.job.attempt) == (A, 1)
+    running.fleet.unreachable_zones = set()
+    sweep(running)
+    assert running.vm(WORKER_0).zone == A
+    running.check()
+
+
+def test_job_that_has_not_run_moves_on_to_a_zone_that_can_be_reached(world: World) -> None:
+    world.fleet.unreachable_zones = {A}
+    world.submit()
+    world.deliver()
+    assert {vm.zone for vm in reached(lambda: world.fleet.list_vms("digits_1"))[0]} == {B}
+    assert "Google cannot reach us-central1-a" in [entry.decision.text for entry in world.ledger][-1]
+
+
+def test_unreachable_zone_of_the_plan_does_not_hide_a_lost_vm_elsewhere(running: World) -> None:
+    running.fleet.vanish(running.vm(CHIEF).name)
+    running.fleet.unreachable_zones = {B, "europe-west4-a"}
+    sweep(running)
+    assert running.replica(CHIEF).vm_generation == 2
+
+
+def test_zone_that_no_job_uses_leaves_nothing_pending(world: World) -> None:
+    world.fleet.unreachable_zones = {"europe-west4-a"}
+    world.submit()
+    world.deliver()
+    assert world.store.pending_keys("digits_1") == ()
+
+
+def test_vms_of_a_cancelled_job_are_deleted_when_their_zone_returns(running: World) -> None:
+    running.fleet.unreachable_zones = {A}
+    record(CancelRequested("digits_1", "me", running.now), running.deps)
+    sweep(running, 3)
+    assert running.store.pending_keys("digits_1")
+    running.fleet.unreachable_zones = set()
+    sweep(running)
+    assert running.vms == ()
+
+
+def test_sweep_lists_the_zones_of_live_jobs_one_by_one_if_all_at_once_fails(running: World) -> None:
+    asked: list[Sequence[str]] = []
+
+    class StrictFleet(MemoryFleet):
+        def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+            asked.append(zones)
+            if not zones:
+                raise TemporaryError("a zone anywhere fails the whole call")
+            return super().list_all(zones)
+
+    search_orphans(running, StrictFleet(_vms=running.fleet._vms))
+    assert asked == [(), [*sorted(running.job.plan.zones)]]
