@@ -13,7 +13,9 @@ import os
 import shlex
 import signal
 import struct
+import subprocess
 import sys
+import tempfile
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +24,7 @@ from typing import Final
 from trainmaster_emulators.machines.gcsfuse.bucket import Bucket
 from trainmaster_emulators.machines.gcsfuse.files import Files
 
+MACHINES: Final = Path(__file__).parents[1]
 THREADS: Final = 8
 INIT: Final = 26
 NO_REPLY: Final = {2, 36, 42}  # FORGET, INTERRUPT, BATCH_FORGET
@@ -33,10 +36,22 @@ NAMES: Final = {16: "WriteFile", 25: "FlushFile"}
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def program() -> bytes:
+def gcsfuse_program() -> bytes:
     """Return an executable that starts this program with the interpreter of the stack."""
-    start = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); from {__name__} import main; main()"
+    start = f"import sys; sys.path.insert(0, {str(MACHINES.parents[1])!r}); from {__name__} import main; main()"
     return f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", "-c", start])} "$@"\n'.encode()
+
+
+def find_obstacle() -> str:
+    """Return why the VMs of this machine cannot mount gcsfuse; empty if they can."""
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "this user may not use /dev/fuse, or it is missing"
+    build = "import sys, vm_init, pathlib; vm_init.enter_namespaces(); vm_init.build_root(pathlib.Path(sys.argv[1]))"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "tmp").mkdir()
+        argv = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(MACHINES)!r}); {build}"]
+        done = subprocess.run([*argv, f"{folder}/tmp"], capture_output=True, check=False)
+    return "this user may not create the mount namespaces of VMs" if done.returncode else ""
 
 
 def log(severity: str, message: str) -> None:
