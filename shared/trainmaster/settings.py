@@ -44,6 +44,13 @@ class Settings(BaseSettings):
         "`gs://BUCKET/algorithms/SHA256/NAME.whl`. Jobs that run one name it with its hash. The bucket must not be "
         "writable for VMs. Empty: such jobs are rejected.",
     )
+    gcsfuse: str = Field(
+        default="",
+        pattern=r"^(gs://[^/]+/(.+/)?[0-9a-f]{64}/gcsfuse)?$",
+        description="Address of the program gcsfuse in Cloud Storage, `gs://BUCKET/tools/SHA256/gcsfuse`. VMs download "
+        "it and compare its hash with the name. The bucket must not be writable for VMs. Empty: nothing can be written "
+        "below `/gcs`, and jobs that need it are rejected.",
+    )
     compute_endpoint: str = Field(default="", description="Compute Engine endpoint; empty means Google's own.")
     tpu: bool = Field(
         default=False,

@@ -11,8 +11,9 @@
   process group and, when that has ended, to all other processes. It exits when none is left.
   Source: guest-configs' google-startup-scripts.service (KillMode=process) and systemd-shutdown(8).
 - The VM keeps running after the startup script has ended, as a real one does.
-- Each VM has its own /tmp in a mount namespace. If this process may not create one, the VM only has its own TMPDIR.
-  Folders of /tmp that the environment names, such as those of the stack and of the interpreter, stay visible.
+- Each VM has its own /tmp, and a /gcs to mount gcsfuse at, in a mount namespace. If this process may not create
+  one, the VM only has its own TMPDIR. Folders of /tmp that the environment names, such as those of the stack and of the
+  interpreter, stay visible.
 - At the end it runs a clean-up program if a marker file exists: the VM has containers, which are not its descendants.
 
 Usage: vm_init.py SCRIPT TMP MARKER CLEANUP ARG… Linux only, because of subreapers and /proc.
@@ -22,10 +23,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import select
+import shutil
 import signal
+import struct
 import sys
 import time
 from collections import defaultdict
@@ -34,45 +38,93 @@ from typing import Final
 
 PR_SET_CHILD_SUBREAPER: Final = 36  # Source: linux/prctl.h
 TICK_S: Final = 0.05
-CLONE_NEWNS: Final = 0x20000  # Source: linux/sched.h
-MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000  # Source: linux/mount.h
+CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000  # Source: linux/sched.h
+MS_RDONLY, MS_BIND, MS_REC, MS_UNBINDABLE, MS_PRIVATE = 1, 0x1000, 0x4000, 0x20000, 0x40000  # Source: linux/mount.h
+MNT_DETACH: Final = 2
+PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}  # the C library has no function. Source: asm/unistd.h
+CAPABILITY_VERSION_3, CAP_SYS_ADMIN = 0x20080522, 21  # Source: linux/capability.h
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2  # Source: linux/prctl.h
+LIBC: Final = ctypes.CDLL(None, use_errno=True)
+GCS: Final = Path("/gcs")
 SHARED_TMP: Final = Path("/tmp")  # noqa: S108 - the folder that is replaced
 TMPDIR_CHARS_MAX: Final = 60
 """Longest TMPDIR: sockets are created below it, and their paths have at most 107 characters."""
 
 
-def use_own_tmp(own: Path) -> None:
-    """Make `own` the /tmp of this process and its descendants, or only their TMPDIR if mounting is not permitted."""
+def use_own_root(own_tmp: Path) -> None:
+    """Give this process and its descendants a root of their own, or only a TMPDIR if that is not permitted."""
     try:
-        mount_tmp(own)
+        enter_namespaces()
+        build_root(own_tmp)
     except OSError:
-        if len(str(own)) <= TMPDIR_CHARS_MAX:
-            os.environ["TMPDIR"] = str(own)
+        if len(str(own_tmp)) <= TMPDIR_CHARS_MAX:
+            os.environ["TMPDIR"] = str(own_tmp)
+        with contextlib.suppress(OSError):  # then root can write nothing below it either
+            GCS.touch(0o444)
 
 
-def mount_tmp(own: Path) -> None:
-    """Mount `own` at /tmp, for this process and its descendants only.
+def enter_namespaces() -> None:
+    """Enter a mount namespace, and a user namespace if this process is not root. Raises OSError.
 
-    Raises OSError, before it has mounted anything, if mounting is not permitted.
+    Programs keep their user. They get the right to mount, as those of a VM have it, by an ambient capability.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def check(status: int) -> None:
-        if status != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-    def bind(source: Path, target: Path) -> None:
-        check(libc.mount(bytes(source), bytes(target), None, MS_BIND | MS_REC, None))
-
-    check(libc.unshare(CLONE_NEWNS))
+    uid, gid = os.geteuid(), os.getegid()
+    if uid and shutil.which("podman") and not shutil.which("docker"):
+        raise OSError(errno.EPERM, "rootless podman does not work in a user namespace")
+    check(LIBC.unshare(CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)))
     # Without this, the mounts would also appear in the machine's namespace. The recursive deletion of the VM's disk
     # would then delete the machine's files.
-    check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    mount("none", Path("/"), MS_REC | MS_PRIVATE)
+    if uid:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            Path("/proc/self", name).write_text(text)
+        header, data = struct.pack("=Ii", CAPABILITY_VERSION_3, 0), ctypes.create_string_buffer(24)
+        check(LIBC.capget(header, data))
+        effective, permitted, inheritable = struct.unpack_from("=3I", data)
+        struct.pack_into("=3I", data, 0, effective, permitted, inheritable | 1 << CAP_SYS_ADMIN)
+        check(LIBC.capset(header, data))
+        check(LIBC.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0))
+
+
+def build_root(own_tmp: Path) -> None:
+    """Change the root to one that has the machine's folders, `own_tmp` as /tmp, and an empty read-only /gcs.
+
+    Raises OSError, before anything has changed, if it is not permitted.
+    """
     for name in names_in_tmp():
-        (own / name).mkdir() if (SHARED_TMP / name).is_dir() else (own / name).touch()
-        bind(SHARED_TMP / name, own / name)
-    bind(own, SHARED_TMP)
-    os.chdir(Path.cwd())  # the same folder, reached through the new mounts
+        bind(SHARED_TMP / name, own_tmp / name)
+    root = own_tmp.parent / "root"
+    root.mkdir(exist_ok=True)
+    mount("tmpfs", root, 0, "mode=755")
+    mount("none", root, MS_UNBINDABLE)  # so that it does not contain itself
+    for entry in Path("/").iterdir():
+        if entry.is_symlink():
+            (root / entry.name).symlink_to(entry.readlink())
+        elif entry != GCS:
+            bind(own_tmp if entry == SHARED_TMP else entry, root / entry.name)
+    (root / GCS.name).mkdir()
+    mount("tmpfs", root / GCS.name, MS_RDONLY, "mode=755,size=4k")
+    folder = Path.cwd()
+    os.chdir(root)
+    check(LIBC.syscall(PIVOT_ROOT[os.uname().machine], b".", b"."))  # Source of the arguments: pivot_root(2), Notes
+    check(LIBC.umount2(b".", MNT_DETACH))
+    os.chdir(folder)  # the same folder, reached through the new mounts
+
+
+def bind(source: Path, target: Path) -> None:
+    """Make `source` visible at `target`, which is created."""
+    target.mkdir(exist_ok=True) if source.is_dir() else target.touch()
+    check(LIBC.mount(bytes(source), bytes(target), None, MS_BIND | MS_REC, None))
+
+
+def mount(kind: str, target: Path, flags: int, options: str = "") -> None:
+    check(LIBC.mount(kind.encode(), bytes(target), kind.encode(), flags, options.encode()))
+
+
+def check(status: int) -> None:
+    """Raise OSError if a call of the C library failed."""
+    if status != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def names_in_tmp() -> set[str]:
@@ -138,7 +190,7 @@ class Init:
     """The main loop, and the progress of a shutdown."""
 
     def __init__(self, script: str) -> None:
-        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
         self._shutting_down = self._signalled_group = self._signalled_others = False
         self._awake = self._listen()
@@ -196,7 +248,7 @@ class Init:
 
 if __name__ == "__main__":
     script, tmp, marker, *cleanup = sys.argv[1:]
-    use_own_tmp(Path(tmp))
+    use_own_root(Path(tmp))
     Init(script).run()
     if Path(marker).exists():
         os.execv(cleanup[0], cleanup)  # noqa: S606 - the emulator's own command line, no shell

@@ -92,6 +92,8 @@ class StackConfig(_StateModel):
     """Run the Compute emulator, and the googleapis proxy, which only VMs need."""
     emulators: str = Field(default_factory=lambda: os.environ.get(EMULATORS_VARIABLE, ""))
     """Backend of Google's emulators: a BackendKind; empty: the best that this machine has."""
+    gcs: bool | None = None
+    """Whether VMs can mount gcsfuse; None: find out at the start."""
     control_plane: str = ""
     """`host:port` of a control plane in memory. If set, Firestore, Pub/Sub and the functions are not started."""
     ready_within_s: float = 180.0

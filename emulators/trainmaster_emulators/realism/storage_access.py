@@ -74,7 +74,7 @@ GRANTS: Final = (
         for name in ("console", "console_operator")
     ),
     StorageGrant(WORKER, "roles/storage.objectViewer", "this", excluded=("jobs/",)),
-    StorageGrant(WORKER, "roles/storage.objectViewer", "stage", only=("agent/", "algorithms/")),
+    StorageGrant(WORKER, "roles/storage.objectViewer", "stage", only=("agent/", "algorithms/", "tools/")),
     StorageGrant(WORKER, "roles/storage.objectUser", "this", excluded=("jobs/", "packages/", "agent/", "prices/")),
 )
 

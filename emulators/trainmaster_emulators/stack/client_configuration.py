@@ -7,6 +7,7 @@ nor the state of an unfinished upload to another stack.
 from __future__ import annotations
 
 import configparser
+import hashlib
 import os
 import secrets
 import shlex
@@ -15,6 +16,7 @@ from typing import Final
 
 from trainmaster.packaging.agent_archive import agent_archive, agent_uri
 from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_uri
+from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
 from trainmaster_emulators.services import iam
@@ -108,6 +110,11 @@ def cloud_sdk_environment(state_dir: Path, config: StackConfig, endpoints: Endpo
     return variables
 
 
+def gcsfuse_object() -> str:
+    """Return the name of gcsfuse in the stage bucket."""
+    return f"tools/{hashlib.sha256(gcsfuse_program()).hexdigest()}/gcsfuse"
+
+
 def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[str, str]:
     """Return the settings of `docs/interfaces.md` section 5, for the functions and for users of the library."""
     variables = {
@@ -126,6 +133,8 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",
     }
+    if config.gcs:
+        variables["TRAINMASTER_GCSFUSE"] = f"gs://{config.stage_bucket}/{gcsfuse_object()}"
     if endpoints.compute:
         variables["TRAINMASTER_COMPUTE_ENDPOINT"] = f"http://{endpoints.compute}"
         variables["TRAINMASTER_TPU_ENDPOINT"] = f"http://{endpoints.compute}"

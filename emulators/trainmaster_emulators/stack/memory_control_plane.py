@@ -78,6 +78,8 @@ class MemoryControlPlane:
             job_log=job_log,
             objects=lambda: objects,
             algorithms=settings().algorithms,
+            gcsfuse=settings().gcsfuse,
+            gcs_in_containers=False,
         )
         handlers: dict[str, Callable[[Message], object]] = {
             topics.SUBMIT: lambda message: submit.handle(message.data, message.attributes.get("source"), deps),

@@ -26,6 +26,7 @@ from typing import Final
 
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
+from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
 from trainmaster_emulators.process import backends, processes, service
 from trainmaster_emulators.process import state as states
 from trainmaster_emulators.process.state import ServiceState, StackConfig, StackError, StackState, StackStatus
@@ -46,7 +47,7 @@ class Supervisor:
 
     def __init__(self, state_dir: Path, config: StackConfig, stack_id: str) -> None:
         self._dir = state_dir
-        self._config = config
+        self._config = config.model_copy(update={"gcs": find_obstacle() == "" if config.gcs is None else config.gcs})
         self._id = stack_id
         self._stopping = False
         self._running: dict[str, service.Running] = {}
@@ -120,6 +121,7 @@ class Supervisor:
         storage.create_object(host, self._config.stage_bucket, agent_object(archive), archive)
         wheel = algorithms_archive()
         storage.create_object(host, self._config.stage_bucket, algorithms_object(wheel), wheel)
+        storage.create_object(host, self._config.stage_bucket, client_configuration.gcsfuse_object(), gcsfuse_program())
 
     def _give_up(self) -> bool:
         return self._stopping

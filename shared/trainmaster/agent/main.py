@@ -115,20 +115,23 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     metric = TrialMetric(identity, work, create_summary_metric(identity, storage, console))
     if metric.is_reported:
         inbox.start_thread(MetricReport(metric, lambda: run_state.last_started, metadata, console).run)
+    setup = Setup(
+        identity,
+        workspace,
+        metadata=metadata,
+        storage=storage,
+        secret_manager=secret_manager,
+        find_engine=find_engine,
+    )
     Agent(
         identity=identity,
         inbox=inbox,
         reporter=reporter,
         run_state=run_state,
-        setup=Setup(
-            identity,
-            workspace,
-            metadata=metadata,
-            storage=storage,
-            secret_manager=secret_manager,
-            find_engine=find_engine,
+        setup=setup,
+        launcher=Launcher(
+            identity, workspace, find_engine, metric, setup.gcs, monitor.finish_interval if monitor else None
         ),
-        launcher=Launcher(identity, workspace, find_engine, metric, monitor.finish_interval if monitor else None),
         console=console,
     ).run()
     return 0

@@ -16,6 +16,7 @@ from typing import Final
 from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedObject
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.flows.job_creation.deps import CreationDeps
+from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
 from trainmaster.flows.job_creation.intake import (
     check_allowed,
     region_problem,
@@ -74,7 +75,8 @@ def _check(data: bytes, source: str, uploaded: UploadedObject, deps: CreationDep
     if _is_new(spec.job_id, source, submitted, deps):
         if wrong_region := region_problem(spec.plan, deps.regions):
             raise InvalidJob((wrong_region,))
-        with_resources(with_algorithm_package(spec, deps.algorithms), deps.objects, deps.resources)
+        runnable = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
+        with_resources(runnable, deps.objects, deps.resources)
         if spec.tuning is not None:
             resume_previous_tuning(spec.tuning, spec.plan.dialect, deps.store)
     return spec.job_id, submitted

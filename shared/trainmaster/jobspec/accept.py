@@ -39,6 +39,7 @@ from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_
 from trainmaster.jobspec.reading.json_limits import copy_as_json
 from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists
 from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
+from trainmaster.jobspec.resolve.gcs_folder import resolve_gcs_folder
 from trainmaster.jobspec.resolve.named_resources import named_resources
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 from trainmaster.jobspec.resolve.resumed_job import refuse_resumed_job
@@ -163,6 +164,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
         disable_retries=disable_retries,
         gang=extension.gang,
         independent=extension.independent_replicas,
+        gcs=resolve_gcs_folder(extension, spec, problems),
         exit_policy=exit_policy,
         service_account=spec.service_account,
         network=spec.network,

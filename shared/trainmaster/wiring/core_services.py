@@ -14,7 +14,7 @@ from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.job_log import CloudJobLog
 from trainmaster.gcp.pubsub_bus import PubsubBus, as_temporary_error
 from trainmaster.ports import Bus, JobLog, Store
-from trainmaster.settings import settings
+from trainmaster.settings import Addressing, settings
 
 if TYPE_CHECKING:
     from trainmaster.flows.commit.record import Deps
@@ -82,6 +82,8 @@ def creation_deps() -> CreationDeps:
         **common,
         allowed=allowed_resources(),
         algorithms=values.algorithms,
+        gcsfuse=values.gcsfuse,
+        gcs_in_containers=values.addressing is not Addressing.EMULATOR,
         messages_per_minute=values.messages_per_minute,
         regions=values.regions,
     )

@@ -45,10 +45,11 @@ def fleet_deps() -> FleetDeps:
     # Set on every VM, because the metadata of the project may enable it for VMs that do not set it.
     serial_port_logging = {"serial-port-logging-enable": str(values.serial_port_logging).upper()}
     package_index = {"trainmaster-package-index": values.package_index} if values.package_index else {}
+    gcsfuse = {"trainmaster-gcsfuse": values.gcsfuse} if values.gcsfuse else {}
     metrics = {"trainmaster-metrics": values.metrics} if values.metrics != METRICS_OFF else {}
     # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their own.
     os_login = {"enable-oslogin": "TRUE"} if values.ssh else {}
-    metadata = {**agent_files(values.agent), **serial_port_logging, **package_index, **metrics, **os_login}
+    metadata = {**agent_files(values.agent), **serial_port_logging, **package_index, **gcsfuse, **metrics, **os_login}
     return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads)
 
 

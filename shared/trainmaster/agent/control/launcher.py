@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER
-from trainmaster.agent.program.container_program import ContainerProgram
+from trainmaster.agent.program.container_program import ContainerProgram, bind_option
 from trainmaster.agent.program.devices import gpu_count
 from trainmaster.agent.program.environment import arguments_of, command_of, environment_of
 from trainmaster.agent.program.process_table import kill_marked
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trainmaster.agent.model.results import ProgramExit
     from trainmaster.agent.model.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
     from trainmaster.agent.program.container_engine import ContainerEngine
+    from trainmaster.agent.setup.gcs_mount import GcsMount
     from trainmaster.agent.workspace import Workspace
 
     RunningProgram = Union[Program, ContainerProgram]
@@ -38,6 +39,7 @@ class Launcher:
         workspace: Workspace,
         find_engine: Callable[[], ContainerEngine | None],
         metric: TrialMetric,
+        gcs: GcsMount,
         on_program_end: Callable[[], None] | None = None,
     ) -> None:
         """`find_engine` is called when it is needed, because the setup may install an engine after the agent has
@@ -49,6 +51,7 @@ class Launcher:
         self._find_engine = find_engine
         self._workspace = workspace
         self._metric = metric
+        self._gcs = gcs
         self._on_program_end = on_program_end
         self.command: Sequence[str] = ()
         """The command line of the module that was started last, for messages; empty for a container."""
@@ -77,10 +80,12 @@ class Launcher:
         )
 
     def wait(self, key: IncarnationKey, program: RunningProgram) -> ProgramExit:
-        """Wait for the end of this incarnation, and read the metric that it reported."""
+        """Wait for the end of this incarnation and of its uploads, and read the metric that it reported."""
+        self._gcs.on_death(lambda: program.end(self._identity.config.grace_s))
         program_exit = program.wait()
         if self._on_program_end is not None:
             self._on_program_end()
+        program_exit = self._gcs.settle(program_exit)
         return replace(
             program_exit, measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0)
         )
@@ -120,6 +125,9 @@ class Launcher:
             container,
             arguments,
             env={**env, FILE_VARIABLE: f"{FOLDER_IN_CONTAINER}/{FILE_NAME}"} if metric_folder else env,
-            mounts={metric_folder: FOLDER_IN_CONTAINER} if metric_folder else {},
+            mounts=[
+                *([bind_option(metric_folder, FOLDER_IN_CONTAINER)] if metric_folder else []),
+                self._gcs.container_option(),
+            ],
             workspace=self._workspace,
         )

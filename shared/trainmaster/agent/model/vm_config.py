@@ -89,6 +89,8 @@ class VmConfig:
     """Whether $(NAME) in arguments, command and variables is replaced."""
     secrets: Mapping[str, str]
     """Names of secrets in Secret Manager, by variable."""
+    gcs: bool
+    """Whether the program finds all buckets below /gcs."""
     hosts: int
     """Hosts of each TPU slice; 1 for a VM."""
     checkpoint_signal: signal.Signals
@@ -138,6 +140,7 @@ class VmConfig:
             variables=stored.get("variables") or {},
             expands=bool(stored.get("expands")),
             secrets=stored.get("secrets") or {},
+            gcs=bool(stored.get("gcs")),
             hosts=int(stored.get("hosts") or 1),
             checkpoint_signal=signal.Signals[stored.get("checkpoint_signal") or "SIGTERM"],
             grace_s=float(stored["grace_s"]),

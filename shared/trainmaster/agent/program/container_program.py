@@ -52,10 +52,10 @@ class ContainerProgram:
         arguments: Sequence[str],
         *,
         env: Mapping[str, str],
-        mounts: Mapping[Path, str],
+        mounts: Sequence[str],
         workspace: Workspace,
     ) -> None:
-        """Start the container. `mounts`: from folders of the VM to their paths in the container.
+        """Start the container. `mounts`: values of the engine's option --mount.
 
         Raises OSError or ValueError if it cannot be started.
         """
@@ -71,7 +71,7 @@ class ContainerProgram:
         # The command line holds the names only. The values are in the environment of the engine's command: there they
         # may have several lines, and no list of processes shows a secret.
         names = [word for name in sorted(variables) for word in ("--env", name)]
-        folders = [word for source, target in mounts.items() for word in ("--mount", _bind_option(source, target))]
+        folders = [word for mount in mounts for word in ("--mount", mount)]
         options = [*entrypoint, *names, "--env-file", str(self._env_file), *folders]
         command = engine.run_command(name, options, container.image, [*container.command[1:], *arguments])
         self._cli = Program(command, workspace, env={**workspace.environ, **variables}, cwd=workspace.work)
@@ -115,7 +115,8 @@ class ContainerProgram:
         )
 
 
-def _bind_option(source: Path, target: str) -> str:
+def bind_option(source: Path, target: str) -> str:
+    """Return the value of --mount for a folder of the VM."""
     return f"type=bind,source={source},target={target}"
 
 

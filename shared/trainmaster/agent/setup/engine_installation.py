@@ -27,11 +27,7 @@ TOOLKIT = "nvidia-ctk"
 EMULATED = "TRAINMASTER_EMULATED_VM"  # set on the local stack, whose VMs share the disk of the developer's machine
 
 _APT = ("apt-get", "--quiet", "--quiet", "--option", "DPkg::Lock::Timeout=300")  # a first boot installs upgrades
-_INSTALL = (
-    ("dpkg", "--configure", "-a"),  # completes an installation that the end of an earlier boot interrupted
-    (*_APT, "update"),
-    (*_APT, "install", "--yes", "--no-install-recommends", PACKAGE),
-)
+_REPAIR = ("dpkg", "--configure", "-a")  # completes an installation that the end of an earlier boot interrupted
 # Source: NVIDIA Container Toolkit, installation guide, "Configuring Docker".
 _CONFIGURE_GPU = ((TOOLKIT, "runtime", "configure", "--runtime=docker"), ("systemctl", "restart", "docker"))
 _PERMANENT = re.compile(r"unable to locate package|no installation candidate|has no such package", re.IGNORECASE)
@@ -65,24 +61,37 @@ class EngineInstallation:
         return engine
 
     def _install(self) -> None:
-        for command in _INSTALL + (_CONFIGURE_GPU if has_gpu() else ()):
-            self._run(command)
+        install_package(PACKAGE, "ImageError", self._runner, self._workspace)
+        for command in _CONFIGURE_GPU if has_gpu() else ():
+            _run(command, PACKAGE, "ImageError", self._runner, self._workspace)
 
-    def _run(self, command: tuple[str, ...]) -> None:
-        workspace = self._workspace
-        env = {**workspace.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        program_exit = self._runner.run(lambda: Program(command, workspace, env=env, cwd=workspace.work))
-        if program_exit.exit_status == 0:
-            return
-        text = last_lines(program_exit)
-        message = (
-            f"cannot install a container engine: {' '.join(command)}: {text}. The VM needs a way to the package archive"
-            " of its distribution (Cloud NAT), or an image that has an engine"
-        )
-        raise new_setup_error(
-            "ImageError",
-            message,
-            transient=_PERMANENT.search(text) is None,
-            exit_status=program_exit.exit_status,
-            tail=program_exit.tail,
-        )
+
+def install_package(package: str, error_type: str, runner: CancellableRunner, workspace: Workspace) -> None:
+    """Install a package of Debian or Ubuntu. Raises SetupError. May be repeated."""
+    install = (*_APT, "install", "--yes", "--no-install-recommends", package)
+    for command in (_REPAIR, (*_APT, "update"), install):
+        _run(command, package, error_type, runner, workspace)
+
+
+def _run(
+    command: tuple[str, ...], package: str, error_type: str, runner: CancellableRunner, workspace: Workspace
+) -> None:
+    env = {**workspace.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        program_exit = runner.run(lambda: Program(command, workspace, env=env, cwd=workspace.work))
+    except OSError as error:  # the image has no apt-get
+        raise new_setup_error(error_type, f"cannot install {package}: {error}", transient=False) from error
+    if program_exit.exit_status == 0:
+        return
+    text = last_lines(program_exit)
+    message = (
+        f"cannot install {package}: {' '.join(command)}: {text}. The VM needs a way to the package archive"
+        " of its distribution (Cloud NAT), or an image that has the package"
+    )
+    raise new_setup_error(
+        error_type,
+        message,
+        transient=_PERMANENT.search(text) is None,
+        exit_status=program_exit.exit_status,
+        tail=program_exit.tail,
+    )

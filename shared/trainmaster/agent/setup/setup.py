@@ -1,4 +1,4 @@
-"""Preparing the program's start: packages, or an engine and an image, once per VM, and secrets at each start."""
+"""Preparing the program's start: packages, or an engine and an image, once per VM; /gcs and secrets at each start."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from trainmaster.agent.program.environment import task_line
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.container_image import ImagePuller
 from trainmaster.agent.setup.engine_installation import EngineInstallation
+from trainmaster.agent.setup.gcs_mount import GcsMount
 from trainmaster.agent.setup.gpu_driver import wait_for_driver
 from trainmaster.agent.setup.job_packages import JobPackages
 from trainmaster.agent.setup.package_index import PackageIndex
@@ -56,6 +57,8 @@ class Setup:
         self._secrets = SecretReader(secret_manager, Retrier(workspace.console, pause), self._config.project)
         self._metadata = metadata
         self._find_engine = find_engine
+        self.gcs = GcsMount(self._config, workspace, metadata, storage, self._runner)
+        """What the program finds below /gcs."""
 
     def prepare(self, *, is_installed: bool) -> SetupResult:
         """Prepare one start. May be repeated.
@@ -72,6 +75,7 @@ class Setup:
                 if not is_installed:
                     self._runtime_packages.install(self._config.packages)
                     self._job_packages.install(self._config.package_uris)
+            self.gcs.mount()
             return self._secrets.read(self._config.secrets)
         except SetupError as error:
             return error.failure

@@ -15,6 +15,7 @@ from trainmaster.cli.console import serve_stack
 from trainmaster.cli.local.run_example import Realistic, TimeScale, run
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
+from trainmaster_emulators.machines.gcsfuse.server import find_obstacle
 from trainmaster_emulators.process import processes, state
 from trainmaster_emulators.process.state import StackConfig, StackError, StackState, StackStatus
 from trainmaster_emulators.services.fault_client import FaultClient
@@ -84,6 +85,8 @@ def up(
     ready = started.wait_ready()
     state.remember_state_dir(folder)
     say(f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in {folder}")
+    if not ready.config.gcs:
+        say(f"Jobs cannot use /gcs: {find_obstacle()}. Those that need it are rejected.")
     say(f'To use it from a shell: eval "$(trainmaster local env{_option(state_dir)})"')
     if detach:
         say("To see its jobs in a browser: trainmaster console")

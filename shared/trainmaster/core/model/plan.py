@@ -153,6 +153,14 @@ class Dialect(StrEnum):
     VERTEX = "vertex"  # CustomJobSpec: AIP_*, worker pools in CLUSTER_SPEC
 
 
+class GcsFolder(StrEnum):
+    """Whether programs find the buckets of Cloud Storage below /gcs. Nothing can be written there otherwise."""
+
+    OFF = "off"
+    IF_POSSIBLE = "if_possible"  # a CustomJob that does not say whether it needs them
+    REQUIRED = "required"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The resolved spec of a job."""
@@ -208,6 +216,7 @@ class Plan:
     """The built-in algorithm that the job runs; None: a program of the user."""
     independent: bool = False
     """Whether no replica depends on another. An exit is then never the consequence of a peer's loss."""
+    gcs: GcsFolder = GcsFolder.OFF
 
     @property
     def replica_ids(self) -> tuple[ReplicaId, ...]:

@@ -22,6 +22,10 @@ class CreationDeps(Deps):
     """Builds the port that looks up a job's account, images and secrets; None: no look-up."""
     algorithms: str = ""
     """Address of the package of the built-in algorithms; empty: there is none."""
+    gcsfuse: str = ""
+    """Address of gcsfuse; empty: there is none."""
+    gcs_in_containers: bool = True
+    """Whether containers find what is mounted below /gcs. Those of the local stack do not."""
     messages_per_minute: int = 0
     """Most jobs created by messages and uploads within a minute; 0: no limit."""
     regions: tuple[str, ...] = ()

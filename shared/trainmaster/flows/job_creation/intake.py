@@ -21,6 +21,7 @@ from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.core.timeouts import STOCKOUT_MEMORY
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
+from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
 from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
@@ -71,7 +72,7 @@ def create_job(
     """
     spec = accept(document, default_job_id=default_job_id)
     authorize(spec)
-    spec = with_algorithm_package(spec, deps.algorithms)
+    spec = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
     job = new_job(_with_resources(spec, deps), submission, now, origin)
     _check_vm_names(job, deps.store)
     over_limit = limit_problem(spec.plan, deps.limits)

@@ -13,7 +13,7 @@ from trainmaster.core.cluster.environment import JOB_VARIABLE, environment
 from trainmaster.core.cluster.number_ranges import as_number_range
 from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Dialect, Program
+from trainmaster.core.model.plan import Dialect, GcsFolder, Program
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
@@ -62,6 +62,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
         "expands": plan.dialect is Dialect.VERTEX,
+        "gcs": plan.gcs is not GcsFolder.OFF,
         "topics": {
             "vm_ready": f"projects/{project}/topics/{topics.VM_READY}",
             "replica_exit": f"projects/{project}/topics/{topics.REPLICA_EXIT}",

@@ -10,7 +10,15 @@ from pydantic import Field
 
 from trainmaster.core.model.exit_policy import Preset
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
-from trainmaster.jobspec.formats.scalars import WHOLE_NUMBER, Boolean, OptionalString, String, duration, one_of
+from trainmaster.jobspec.formats.scalars import (
+    WHOLE_NUMBER,
+    Boolean,
+    OptionalBoolean,
+    OptionalString,
+    String,
+    duration,
+    one_of,
+)
 
 CONVERTED_FROM: Final = "convertedFrom"
 """Field of `trainmaster` that only converted manifests have."""
@@ -124,6 +132,11 @@ class Extension(WireModel):
     )
     exit_policy: ExitPolicySpec = wire_field(
         {"preset": "restart", "fail": ["3", "64-80"]}, "What the program's exit codes lead to.", factory=ExitPolicySpec
+    )
+    gcs: OptionalBoolean = wire_field(
+        True,
+        "The program finds all buckets that its VM may read as folders below `/gcs`. Default: true for a CustomJob, and"
+        " for a job that names `/gcs/`.",
     )
     algorithm: OptionalString = wire_field(
         "boosted_trees", "Built-in algorithm that a TrainingInput runs instead of a package or container."

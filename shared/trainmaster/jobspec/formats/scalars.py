@@ -176,4 +176,7 @@ OptionalInt = Annotated[int | None, WHOLE_NUMBER]
 Double = Annotated[float, BeforeValidator(_parse_double)]
 OptionalDouble = Annotated[float | None, BeforeValidator(_parse_optional_double)]
 Boolean = Annotated[bool, BeforeValidator(_parse_boolean)]
+OptionalBoolean = Annotated[
+    bool | None, BeforeValidator(lambda value: value if value is None else _parse_boolean(value))
+]
 RunningTime = Annotated[int | None, duration(1, example_s=604_800)]

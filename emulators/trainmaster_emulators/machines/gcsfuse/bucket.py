@@ -1,0 +1,104 @@
+"""Calls of Cloud Storage's JSON API, with the errors of gcsfuse. A path is `BUCKET/NAME`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+RETRY_S: Final = 60.0
+"""How long a call is repeated while Cloud Storage does not answer. The real program repeats it for longer."""
+ERRORS: Final = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 412: errno.ESTALE}
+"""HTTP status → number of the error. Source: gcsfuse's internal/fs/wrappers/error_mapping.go."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or folder in Cloud Storage."""
+
+    is_folder: bool
+    size: int = 0
+    generation: str = "0"
+    modified: float = 0.0
+
+
+class Bucket:
+    """All buckets of an endpoint. Each method raises OSError with the number that gcsfuse uses."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def call(self, method: str, path: str, data: Any = None, **headers: str) -> bytes:
+        until = time.monotonic() + RETRY_S
+        while True:
+            if hasattr(data, "seek"):
+                data.seek(0)
+            request = urllib.request.Request(self._endpoint + path, data, headers, method=method)  # noqa: S310 - the stack's
+            try:
+                with self._opener.open(request, timeout=RETRY_S) as response:
+                    return bytes(response.read())
+            except urllib.error.HTTPError as error:
+                if error.code < HTTPStatus.INTERNAL_SERVER_ERROR or time.monotonic() > until:
+                    raise OSError(ERRORS.get(error.code, errno.EIO), f"{method} {path}: HTTP {error.code}") from error
+            except OSError as error:
+                if time.monotonic() > until:
+                    raise OSError(errno.EIO, f"{method} {path}: {error}") from error
+            time.sleep(0.2)
+
+    def stat(self, path: str) -> Entry:
+        _, _, name = path.partition("/")
+        if name:
+            with contextlib.suppress(FileNotFoundError):
+                return entry_of(json.loads(self.call("GET", object_path(path))))
+        if next(self.pages(path, limit=1), ((), ())) == ([], []) and name:
+            raise FileNotFoundError(errno.ENOENT, path)
+        return Entry(is_folder=True)
+
+    def pages(self, folder: str, delimiter: str = "", limit: int = 1000) -> Iterator[tuple[list[Any], list[str]]]:
+        """Yield the objects below a folder, and, with a delimiter, the names of its folders."""
+        bucket, _, name = folder.partition("/")
+        query = {"prefix": f"{name}/" if name else "", "delimiter": delimiter, "maxResults": str(limit)}
+        while True:
+            listed = urllib.parse.urlencode({key: value for key, value in query.items() if value})
+            page = json.loads(self.call("GET", f"/storage/v1/b/{bucket}/o?{listed}"))
+            yield page.get("items", []), page.get("prefixes", [])
+            if "nextPageToken" not in page:
+                return
+            query["pageToken"] = page["nextPageToken"]
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        return self.call("GET", object_path(path) + "?alt=media", Range=f"bytes={offset}-{offset + size - 1}")
+
+    def write(self, path: str, content: Any, size: int, generation: str) -> Entry:
+        bucket, _, name = path.partition("/")
+        query = urllib.parse.urlencode({"uploadType": "media", "name": name, "ifGenerationMatch": generation})
+        url = f"/upload/storage/v1/b/{bucket}/o?{query}"
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        return entry_of(json.loads(self.call("POST", url, content, **headers)))
+
+    def move(self, old: str, new: str) -> None:
+        self.call("POST", f"{object_path(old)}/rewriteTo{object_path(new).removeprefix('/storage/v1')}", b"{}")
+        self.delete(old)
+
+    def delete(self, path: str) -> None:
+        self.call("DELETE", object_path(path))
+
+
+def object_path(path: str) -> str:
+    bucket, _, name = path.partition("/")
+    return f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
+
+
+def entry_of(item: Any) -> Entry:
+    modified = datetime.fromisoformat(item["updated"]).timestamp()
+    return Entry(is_folder=False, size=int(item["size"]), generation=str(item["generation"]), modified=modified)

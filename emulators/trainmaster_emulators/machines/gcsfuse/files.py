@@ -1,0 +1,259 @@
+"""The file system: replies to the kernel's requests. Source of the structures: linux/fuse.h, version 7.31."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+from trainmaster_emulators.machines.gcsfuse.bucket import Bucket, Entry
+
+CHUNK_BYTES: Final = 1 << 24
+DIRECT_IO: Final = 1
+SIZE_IS_SET: Final = 1 << 3
+
+
+@dataclass
+class Draft:
+    """A file that is open for writing. All its handles share it."""
+
+    content: IO[bytes]
+    generation: str
+    """Of the object that an upload replaces; 0: there is none."""
+    is_dirty: bool = False
+    is_deleted: bool = False
+    handles: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def temporary_file() -> IO[bytes]:
+    return tempfile.TemporaryFile(buffering=0)  # closed when the last handle of its draft is released
+
+
+class Files:
+    """The file system. Each method handles requests of one kind: the node and what follows the header → the reply.
+
+    Nodes are numbered by path, for ever. A renamed file keeps its number.
+    """
+
+    def __init__(self, bucket: Bucket, ttl_s: float, rename_max: int) -> None:
+        self._bucket, self._ttl_s, self._rename_max = bucket, ttl_s, rename_max
+        self._lock = threading.Lock()
+        self._paths: dict[int, str] = {1: ""}
+        self._numbers: dict[str, int] = {"": 1}
+        self._drafts: dict[int, Draft] = {}
+        self._folders: set[str] = set()
+        """Folders that programs made."""
+        self._cache: dict[str, tuple[float, Entry]] = {}
+        statistics = struct.pack("<5Q3I28x", *(1 << 40,) * 5, 4096, 255, 4096)
+        self.handlers: dict[int, Callable[[int, bytes], bytes]] = {
+            1: self.look_up, 3: self.get_attributes, 4: self.set_attributes, 9: self.make_folder, 10: self.unlink,
+            11: self.remove_folder, 12: self.rename, 14: self.open, 15: self.read, 16: self.write,
+            17: lambda *_: statistics, 18: self.release, 25: self.flush, 27: lambda *_: bytes(16),
+            28: self.read_folder, 29: lambda *_: b"", 35: self.create, 45: self.rename2,
+            20: lambda *_: b"",  # fsync: with streaming writes, only `close` makes an object
+        }  # fmt: skip
+
+    def look_up(self, node: int, body: bytes) -> bytes:
+        return self._reply_entry(self._child(node, body))
+
+    def get_attributes(self, node: int, _: bytes) -> bytes:
+        return bytes(16) + self._attributes(node, self._stat(node))
+
+    def set_attributes(self, node: int, body: bytes) -> bytes:
+        valid, size = struct.unpack_from("<I12xQ", body)
+        if valid & SIZE_IS_SET:
+            draft = self._drafts.get(node)
+            if draft is None:
+                raise OSError(errno.ENOTSUP, "truncating a file that is not open for writing")
+            with draft.lock:
+                draft.content.truncate(size)
+                draft.is_dirty = True
+        return self.get_attributes(node, body)
+
+    def make_folder(self, node: int, body: bytes) -> bytes:
+        path = self._child(node, body[8:])
+        self._folders.add(path)
+        return self._reply_entry(path)
+
+    def unlink(self, node: int, body: bytes) -> bytes:
+        path = self._child(node, body)
+        draft = self._drafts.get(self._number(path))
+        if draft is not None:
+            draft.is_deleted = True
+        if draft is None or draft.generation != "0":
+            self._bucket.delete(path)
+        self._forget(path)
+        return b""
+
+    def remove_folder(self, node: int, body: bytes) -> bytes:
+        path = self._child(node, body)
+        if self._names(path):
+            raise OSError(errno.ENOTEMPTY, path)
+        self._folders.discard(path)
+        self._forget(path)
+        return b""
+
+    def rename2(self, node: int, body: bytes) -> bytes:
+        if any(body[8:12]):
+            raise OSError(errno.EINVAL, "flags of renameat2")
+        return self.rename(node, body[:8] + body[16:])
+
+    def rename(self, node: int, body: bytes) -> bytes:
+        name, _, new_name = body[8:].partition(b"\0")
+        old, new = self._child(node, name), self._child(struct.unpack_from("<Q", body)[0], new_name)
+        number = self._number(old)
+        if number in self._drafts:
+            self.flush(number, b"")
+        if self._stat(number).is_folder:
+            if self._names(new):
+                raise OSError(errno.ENOTEMPTY, new)
+            moved = [f"{old.partition('/')[0]}/{item['name']}" for page, _ in self._bucket.pages(old) for item in page]
+            if len(moved) > self._rename_max:
+                raise OSError(errno.EMFILE, f"{old} has {len(moved)} objects")
+        else:
+            moved = [old]
+        for path in moved:
+            self._bucket.move(path, new + path[len(old) :])
+        self._forget(new)
+        with self._lock:
+            for path in [known for known in self._numbers if known == old or known.startswith(f"{old}/")]:
+                number = self._numbers.pop(path)
+                self._paths[number] = new + path[len(old) :]
+                self._numbers[self._paths[number]] = number
+            self._folders |= {new + path[len(old) :] for path in self._folders if f"{path}/".startswith(f"{old}/")}
+            self._folders -= {path for path in self._folders if f"{path}/".startswith(f"{old}/")}
+            self._cache.clear()
+        return b""
+
+    def open(self, node: int, body: bytes) -> bytes:
+        (flags,) = struct.unpack_from("<I", body)
+        if flags & os.O_ACCMODE == os.O_RDONLY:
+            return bytes(16)
+        with self._lock:
+            draft = self._drafts.get(node)
+        if draft is None:
+            entry, path = self._stat(node), self._paths[node]
+            draft = Draft(temporary_file(), entry.generation)
+            for offset in range(0, 0 if flags & os.O_TRUNC else entry.size, CHUNK_BYTES):
+                draft.content.write(self._bucket.read(path, offset, CHUNK_BYTES))
+        elif flags & os.O_TRUNC:
+            draft.content.truncate(0)
+        draft.is_dirty |= bool(flags & os.O_TRUNC)
+        return self._reply_handle(node, draft)
+
+    def create(self, node: int, body: bytes) -> bytes:
+        path = self._child(node, body[16:])
+        handle = self._reply_handle(self._number(path), Draft(temporary_file(), "0", is_dirty=True))
+        return self._reply_entry(path) + handle
+
+    def read(self, node: int, body: bytes) -> bytes:
+        offset, size = struct.unpack_from("<8xQI", body)
+        draft = self._drafts.get(node)
+        if draft is not None:
+            return os.pread(draft.content.fileno(), size, offset)
+        size = min(size, self._stat(node).size - offset)
+        return self._bucket.read(self._paths[node], offset, size) if size > 0 else b""
+
+    def write(self, node: int, body: bytes) -> bytes:
+        offset, size = struct.unpack_from("<8xQI", body)
+        draft = self._drafts[node]
+        with draft.lock:
+            draft.is_dirty = True
+            return struct.pack("<II", os.pwrite(draft.content.fileno(), body[40 : 40 + size], offset), 0)
+
+    def flush(self, node: int, _: bytes) -> bytes:
+        draft = self._drafts.get(node)
+        if draft is None:
+            return b""
+        with draft.lock:
+            if draft.is_dirty and not draft.is_deleted:
+                path, size = self._paths[node], os.fstat(draft.content.fileno()).st_size
+                entry = self._bucket.write(path, draft.content, size, draft.generation)
+                draft.generation, draft.is_dirty = entry.generation, False
+                self._cache[path] = (time.monotonic() + self._ttl_s, entry)
+        return b""
+
+    def release(self, node: int, body: bytes) -> bytes:
+        with self._lock:
+            draft = self._drafts.get(node)
+            if draft is not None and body[0]:
+                draft.handles -= 1
+                if not draft.handles:
+                    del self._drafts[node]
+                    draft.content.close()
+        return b""
+
+    def read_folder(self, node: int, body: bytes) -> bytes:
+        offset, room = struct.unpack_from("<8xQI", body)
+        path, reply = self._paths[node], b""
+        if not path:
+            raise OSError(errno.ENOTSUP, "the list of buckets cannot be read")
+        for number, (name, kind) in enumerate(sorted(self._names(path).items()), 1):
+            encoded = name.encode()
+            record = struct.pack("<QQII", number + 1, number, len(encoded), kind >> 12) + encoded
+            record += bytes(-len(record) % 8)
+            if number > offset:
+                if len(reply) + len(record) > room:
+                    break
+                reply += record
+        return reply
+
+    def _names(self, path: str) -> dict[str, int]:
+        """Return the files and folders in a folder, also files that are not saved yet, with their kinds."""
+        with self._lock:
+            own = {self._paths[number]: stat.S_IFREG for number, draft in self._drafts.items() if not draft.is_deleted}
+            own |= dict.fromkeys(self._folders, stat.S_IFDIR)
+        names = {one.rpartition("/")[2]: kind for one, kind in own.items() if one.rpartition("/")[0] == path}
+        for items, prefixes in self._bucket.pages(path, "/"):
+            names |= {item["name"].rpartition("/")[2]: stat.S_IFREG for item in items}
+            names |= {prefix.split("/")[-2]: stat.S_IFDIR for prefix in prefixes}
+        names.pop("", None)  # the object of the folder itself
+        return names
+
+    def _child(self, node: int, name: bytes) -> str:
+        return f"{self._paths[node]}/{name.partition(bytes(1))[0].decode()}".lstrip("/")
+
+    def _number(self, path: str) -> int:
+        with self._lock:
+            number = self._numbers.setdefault(path, len(self._paths) + 1)
+            self._paths[number] = path
+        return number
+
+    def _forget(self, path: str) -> None:
+        """Give the path another node from now on. What is open keeps the old one."""
+        with self._lock:
+            self._numbers.pop(path, None)
+            self._cache.pop(path, None)
+
+    def _stat(self, node: int) -> Entry:
+        path, draft = self._paths[node], self._drafts.get(node)
+        if draft is not None:
+            return Entry(False, os.fstat(draft.content.fileno()).st_size, draft.generation, time.time())
+        until, entry = self._cache.get(path, (0.0, Entry(is_folder=True)))
+        if path and until < time.monotonic():
+            entry = Entry(is_folder=True) if path in self._folders else self._bucket.stat(path)
+            self._cache[path] = (time.monotonic() + self._ttl_s, entry)
+        return entry
+
+    def _attributes(self, node: int, entry: Entry) -> bytes:
+        mode = stat.S_IFDIR | 0o777 if entry.is_folder else stat.S_IFREG | 0o666
+        at = int(entry.modified)
+        numbers = (node, entry.size, (entry.size + 511) // 512, at, at, at)
+        return struct.pack("<6Q10I", *numbers, 0, 0, 0, mode, 1, os.getuid(), os.getgid(), 0, 4096, 0)
+
+    def _reply_entry(self, path: str) -> bytes:
+        number = self._number(path)
+        return struct.pack("<Q32x", number) + self._attributes(number, self._stat(number))
+
+    def _reply_handle(self, node: int, draft: Draft) -> bytes:
+        with self._lock:
+            self._drafts.setdefault(node, draft).handles += 1
+        return struct.pack("<QII", 1, DIRECT_IO, 0)

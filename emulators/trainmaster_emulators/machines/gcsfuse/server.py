@@ -1,0 +1,125 @@
+"""The program gcsfuse: mounts, and hands the kernel's requests to `files`, until it is unmounted.
+
+Usage: gcsfuse [OPTION]… MOUNT_POINT
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import errno
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from trainmaster_emulators.machines.gcsfuse.bucket import Bucket
+from trainmaster_emulators.machines.gcsfuse.files import Files
+
+MACHINES: Final = Path(__file__).parents[1]
+THREADS: Final = 8
+INIT: Final = 26
+NO_REPLY: Final = {2, 36, 42}  # FORGET, INTERRUPT, BATCH_FORGET
+WRITE_BYTES_MAX: Final = 1 << 20
+FLAGS: Final = 1 << 3 | 1 << 5 | 1 << 22
+"""ATOMIC_O_TRUNC, BIG_WRITES, MAX_PAGES."""
+NAMES: Final = {16: "WriteFile", 25: "FlushFile"}
+"""Requests in gcsfuse's log, as far as anything depends on them."""
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def gcsfuse_program() -> bytes:
+    """Return an executable that starts this program with the interpreter of the stack."""
+    start = f"import sys; sys.path.insert(0, {str(MACHINES.parents[1])!r}); from {__name__} import main; main()"
+    return f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", "-c", start])} "$@"\n'.encode()
+
+
+def find_obstacle() -> str:
+    """Return why the VMs of this machine cannot mount gcsfuse; empty if they can."""
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "this user may not use /dev/fuse, or it is missing"
+    build = "import sys, vm_init, pathlib; vm_init.enter_namespaces(); vm_init.build_root(pathlib.Path(sys.argv[1]))"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "tmp").mkdir()
+        argv = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(MACHINES)!r}); {build}"]
+        done = subprocess.run([*argv, f"{folder}/tmp"], capture_output=True, check=False)
+    return "this user may not create the mount namespaces of VMs" if done.returncode else ""
+
+
+def log(severity: str, message: str) -> None:
+    print(f'time="{datetime.now():%m/%d/%Y %H:%M:%S.%f}" severity={severity} message="{message}"', flush=True)  # noqa: DTZ005 - as gcsfuse
+
+
+def mount(point: str) -> int:
+    """Mount, and return the file of the requests. Raises OSError."""
+    device = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={device},rootmode=40000,user_id={os.geteuid()},group_id={os.getegid()},allow_other"
+    if _LIBC.mount(b"gcsfuse", os.fsencode(point), b"fuse.gcsfuse", 0, options.encode()) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return device
+
+
+def serve(device: int, files: Files) -> None:
+    """Handle requests until the file system is unmounted. Several threads run it."""
+    while True:
+        try:
+            request = os.read(device, WRITE_BYTES_MAX + 4096)
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                return
+            continue  # the request was interrupted
+        opcode, unique, node = struct.unpack_from("<4xIQQ", request)
+        if opcode in NO_REPLY:
+            continue
+        status, reply = handle(files, opcode, node, request[40:])
+        with contextlib.suppress(OSError):  # the request was interrupted
+            os.write(device, struct.pack("<IiQ", 16 + len(reply), -status, unique) + reply)
+
+
+def handle(files: Files, opcode: int, node: int, body: bytes) -> tuple[int, bytes]:
+    """Return the number of the error, or 0, and the reply."""
+    if opcode == INIT:
+        return 0, struct.pack("<4I2HII2H32x", 7, 31, WRITE_BYTES_MAX, FLAGS, 64, 48, WRITE_BYTES_MAX, 1, 256, 0)
+    handler = files.handlers.get(opcode)
+    if handler is None:
+        return errno.ENOSYS, b""
+    try:
+        return 0, handler(node, body)
+    except OSError as error:
+        if error.errno != errno.ENOENT or opcode in NAMES:
+            log("ERROR", f"{NAMES.get(opcode, handler.__name__)}: {os.strerror(error.errno or 0).lower()}, {error}")
+        return error.errno or errno.EIO, b""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="gcsfuse")
+    for option in ("--foreground", "--implicit-dirs"):
+        parser.add_argument(option, action="store_true")
+    for option in ("-o", "--log-format", "--file-mode", "--dir-mode", "--metadata-cache-negative-ttl-secs"):
+        parser.add_argument(option)
+    parser.add_argument("--metadata-cache-ttl-secs", type=float, default=60)
+    parser.add_argument("--rename-dir-limit", type=int, default=0)
+    parser.add_argument("point")
+    options = parser.parse_args()
+    storage = Bucket(os.environ.get("STORAGE_EMULATOR_HOST", ""))
+    try:
+        device = mount(options.point)
+    except OSError as error:
+        log("ERROR", f"Error while mounting gcsfuse: {error}")
+        sys.exit(1)
+    signal.signal(signal.SIGTERM, lambda *_: _LIBC.umount2(os.fsencode(options.point), 0))  # refused while it is in use
+    files = Files(storage, options.metadata_cache_ttl_secs, options.rename_dir_limit)
+    threads = [threading.Thread(target=serve, args=(device, files)) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    log("INFO", "File system has been successfully mounted.")
+    for thread in threads:
+        thread.join()

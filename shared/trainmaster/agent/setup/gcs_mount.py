@@ -1,0 +1,251 @@
+"""Cloud Storage as files below /gcs, as Vertex AI has it: gcsfuse runs as a child of the agent, for one incarnation.
+
+    cover /gcs ── start gcsfuse ── program ── unmount ── gcsfuse ends ── report the exit
+
+What a program writes below /gcs is in its bucket, or its exit status 0 does not count:
+
+- An empty read-only file system is at /gcs before gcsfuse is mounted, after it has ended, and in jobs without it. No
+  write reaches the disk of the VM, which is deleted with the VM.
+- The unmount waits for uploads: the kernel refuses it while a file is open or is being flushed. Since Linux 6.2 the end
+  of a process does not wait for its flushes (fuse_flush in fs/fuse/file.c).
+- gcsfuse reports a failed upload to the program, which may ignore it, and in its log, which the agent reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.program.process_table import MARK, kill_marked
+from trainmaster.agent.setup.engine_installation import EMULATED, install_package
+from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainmaster.agent.google_http.metadata_server import MetadataServer
+    from trainmaster.agent.model.results import ProgramExit
+    from trainmaster.agent.model.vm_config import VmConfig
+    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+    from trainmaster.agent.setup.cloud_storage import StorageReader
+    from trainmaster.agent.workspace import Workspace
+
+POINT = Path("/gcs")
+KEY = "instance/attributes/trainmaster-gcsfuse"
+"""Address of the program gcsfuse in Cloud Storage, `gs://BUCKET/tools/SHA256/gcsfuse`."""
+OPTIONS = (
+    *("--foreground", "--log-format=text", "--implicit-dirs", "-o", "allow_other"),
+    *("--file-mode=666", "--dir-mode=777", "--rename-dir-limit=100000"),
+    # gcsfuse caches metadata for ever on large machines: workers would not see the chief's next checkpoint.
+    # Source: gcsfuse's docs/semantics.md, "Stat-cache TTL".
+    *("--metadata-cache-ttl-secs=60", "--metadata-cache-negative-ttl-secs=0"),
+)
+MOUNT_S = 60.0
+UPLOAD_S = 900.0  # from the program's end to the end of its last upload
+MS_RDONLY, MNT_DETACH = 1, 2  # Source: linux/mount.h, sys/mount.h
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_UPLOAD_FAILED = re.compile(r"severity=ERROR .*\b(Write|Flush|Sync|Release)File(Handle)?(Op)?\b")
+"""Source: gcsfuse's internal/fs/wrappers/error_mapping.go, and the error log of github.com/jacobsa/fuse."""
+
+
+class GcsMount:
+    """Used by one thread at a time: that of the setup, then the one that waits for the program."""
+
+    def __init__(
+        self,
+        config: VmConfig,
+        workspace: Workspace,
+        metadata: MetadataServer,
+        storage: StorageReader,
+        runner: CancellableRunner,
+        point: Path = POINT,
+    ) -> None:
+        self._config = config
+        self._workspace = workspace
+        self._metadata = metadata
+        self._storage = storage
+        self._retrier = Retrier(workspace.console)
+        self._runner = runner
+        self._point = point
+        self._is_emulated = EMULATED in workspace.environ
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._settled: subprocess.Popen[str] | None = None
+        """The gcsfuse whose end is expected."""
+        self._errors: list[str] = []
+        """Lines of gcsfuse's log about uploads that failed."""
+
+    def container_option(self) -> str:
+        """Return the value of `--mount` for a container: what this VM has at /gcs, or an empty read-only folder."""
+        if self._process is not None:
+            return f"type=bind,source={self._point},target={POINT}"
+        empty = self._workspace.work / "no-gcs"
+        empty.mkdir(exist_ok=True)
+        return f"type=bind,source={empty},target={POINT},readonly"
+
+    def mount(self) -> None:
+        """Mount all buckets below /gcs if the job has them there; make /gcs read-only otherwise. Raises SetupError."""
+        self.clean_up()
+        if not self._is_emulated:  # the emulator has covered the folder of its VM
+            self._cover()
+        uri = self._retrier.call("read the address of gcsfuse", "MountError", self._uri) if self._config.gcs else ""
+        if uri and not (self._is_emulated and self._config.container):
+            self._start(self._download(uri))
+            self._workspace.log(f"All buckets that this VM may read are below {POINT}.")
+
+    def on_death(self, end: Callable[[], None]) -> None:
+        """Call `end` if gcsfuse ends while the program runs, which then can save nothing."""
+        process = self._process
+
+        def watch() -> None:
+            if process is not None and process.wait() is not None and process is not self._settled:
+                self._workspace.log(f"gcsfuse ended with status {process.returncode}: ending the program.")
+                end()
+
+        threading.Thread(target=watch, daemon=True).start()
+
+    def settle(self, program_exit: ProgramExit) -> ProgramExit:
+        """Wait for the last upload of a program that has ended, and unmount.
+
+        Return its exit: as it is if all files are in their buckets, or if the program failed because of one that is
+        not; otherwise the platform's failure.
+        """
+        process, is_dead = self._process, self._process is not None and self._process.poll() is not None
+        if process is None:
+            return program_exit
+        self._settled = process
+        problem = "" if is_dead else self._unmount(process)
+        if process.returncode != 0 or is_dead:
+            problem = (
+                problem or f"gcsfuse ended with status {process.returncode} before the program's last file was saved"
+            )
+        if self._reader is not None:
+            self._reader.join()
+        if not problem and self._errors and program_exit.exit_status == 0:
+            problem = f"the program ended with status 0, but gcsfuse could not save a file: {self._errors[-1]}"
+        self.clean_up()
+        if not problem:
+            return program_exit
+        message = f"what the program wrote below {POINT} may be lost: {problem}"
+        self._workspace.log(f"Warning: {message}.")
+        error = {"type": "MountError", "message": message, "frame": ""}
+        return replace(program_exit, exit_status=None, signal=None, error=error, tail=message, cause="setup")
+
+    def clean_up(self) -> None:
+        """End gcsfuse, also that of an earlier agent, and remove its mount. Its open files are lost."""
+        self._process, self._errors = None, []
+        if self._config.gcs:
+            kill_marked(self._workspace.work / "gcsfuse")
+            while is_fuse(self._point) and _LIBC.umount2(os.fsencode(self._point), MNT_DETACH) == 0:
+                pass
+
+    def _cover(self) -> None:
+        """Mount an empty read-only file system, unless the image has mounted one of its own. Raises SetupError."""
+        try:
+            self._point.mkdir(exist_ok=True)
+        except OSError:
+            return  # then no program can create the folder either, or it is a file
+        if not os.path.ismount(self._point):
+            source = b"tmpfs"
+            if _LIBC.mount(source, os.fsencode(self._point), source, MS_RDONLY, b"mode=755,size=4k") != 0:
+                problem = f"cannot mount an empty file system at {self._point}: {os.strerror(ctypes.get_errno())}"
+                raise new_setup_error("MountError", problem, transient=True)
+
+    def _uri(self) -> str:
+        try:
+            return self._metadata.get(KEY).strip()
+        except HttpError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return ""
+            raise
+
+    def _download(self, uri: str) -> Path:
+        """Return gcsfuse, verified; install the package that it needs."""
+        program = self._workspace.work / "gcsfuse"
+        sha256 = PurePosixPath(uri).parent.name
+        if not program.exists() or hashlib.sha256(program.read_bytes()).hexdigest() != sha256:
+            self._storage.download(uri, program)
+            if hashlib.sha256(program.read_bytes()).hexdigest() != sha256:
+                problem = f"{uri} does not have the SHA-256 hash in its name: its content was replaced"
+                raise new_setup_error("MountError", problem, transient=False)
+        program.chmod(0o755)
+        path = self._workspace.environ.get("PATH")
+        if not self._is_emulated and not any(shutil.which(name, path=path) for name in ("fusermount3", "fusermount")):
+            install_package("fuse3", "MountError", self._runner, self._workspace)
+        return program
+
+    def _start(self, program: Path) -> None:
+        """Start gcsfuse, and wait until it has mounted. Raises SetupError."""
+        environ = {**self._workspace.environ, MARK: str(self._workspace.work / "gcsfuse")}
+        command = [str(program), *OPTIONS, str(self._point)]
+        lines: list[str] = []
+        try:
+            process = subprocess.Popen(
+                command,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:  # a file for another processor, for example
+            raise new_setup_error("MountError", f"cannot start gcsfuse: {error}", transient=False) from error
+        self._reader = threading.Thread(target=self._read_log, args=(process, lines), daemon=True)
+        self._reader.start()
+        until = time.monotonic() + MOUNT_S
+        while not is_fuse(self._point):
+            if process.poll() is not None or time.monotonic() > until:
+                process.kill()
+                self._reader.join()
+                last = " ".join(lines[-3:]) or f"no message after {MOUNT_S:.0f} s"
+                raise new_setup_error("MountError", f"gcsfuse cannot mount {self._point}: {last}", transient=True)
+            time.sleep(0.02)
+        self._process = process
+
+    def _read_log(self, process: subprocess.Popen[str], lines: list[str]) -> None:
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        for line in process.stdout:
+            del lines[:-3]
+            lines.append(line.strip())
+            if "severity=ERROR" in line or "severity=WARNING" in line:
+                self._workspace.log(f"gcsfuse: {line.strip()}")
+            if _UPLOAD_FAILED.search(line) and "unlinked" not in line:  # a deleted file has nothing to save
+                self._errors.append(line.strip())
+
+    def _unmount(self, process: subprocess.Popen[str]) -> str:
+        """Unmount when all files are closed and flushed, and wait for gcsfuse's end; return what went wrong, or ""."""
+        until = time.monotonic() + UPLOAD_S
+        pause_s = 0.01
+        while _LIBC.umount2(os.fsencode(self._point), 0) != 0:
+            error = ctypes.get_errno()
+            if error != errno.EBUSY:
+                return f"cannot unmount {self._point}: {os.strerror(error)}"
+            if time.monotonic() > until:
+                return f"files below {self._point} are still open {UPLOAD_S:.0f} s after the program's end"
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(UPLOAD_S)
+            return ""
+        return f"gcsfuse has not ended {UPLOAD_S:.0f} s after the unmount"
+
+
+def is_fuse(point: Path) -> bool:
+    """Return whether a FUSE file system is mounted there. It is not asked, because it may not answer."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
+    return any(fields[1] == str(point) and fields[2].startswith("fuse") for fields in mounts)
