@@ -9,7 +9,7 @@ from typing import Final
 from trainmaster.api import create_job, errors, list_filter, paging
 from trainmaster.api.errors import Json
 from trainmaster.api.explain_job import explain_job
-from trainmaster.api.request import BODY_NAME, Call, Service, caller_name
+from trainmaster.api.request import BODY_NAME, Call, Service, caller_name, streams_log
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Dialect
 from trainmaster.core.rules.admission_queue import queued_jobs
@@ -58,7 +58,17 @@ def _submission_time(call: Call, service: Service) -> datetime:
 
 
 def get(call: Call, service: Service) -> Json:
-    return _view(find(call, service), service)
+    """Return the job. A gcloud that streams its log sees the end when the log is readable.
+
+    It stops at an `endTime` after two empty polls, and polls only for entries older than five seconds. After a quiet
+    time it would miss the last lines. Source: googlecloudsdk/command_lib/logs/stream.py and ml_engine/log_utils.py.
+    """
+    job = find(call, service)
+    view = _view(job, service)
+    is_fresh = job.ended_at is not None and (service.now() - job.ended_at).total_seconds() < service.log_delay_s
+    return (
+        {name: value for name, value in view.items() if name != "endTime"} if is_fresh and streams_log(call) else view
+    )
 
 
 def list_jobs(call: Call, service: Service) -> Json:

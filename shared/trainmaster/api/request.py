@@ -28,6 +28,13 @@ UNKNOWN_CALLER: Final = "a user of the API"
 _INVOCATION: Final = re.compile(r"\binvocation-id/([0-9A-Za-z-]{8,64})\b")
 """Source: gcloud's User-Agent. The id is the same for all attempts of one command."""
 
+_STREAMING: Final = re.compile(r"\bcommand/gcloud\.(?:[a-z-]+\.)*jobs\.(?:stream-logs|submit\.training)\b")
+"""Source: gcloud's User-Agent of the commands that follow a job's log."""
+LOG_DELAY_S: Final = 75.0
+"""gcloud's polling interval (60 s by default), the age of the entries that it reads (5 s), and their own delay."""
+LOCAL_LOG_DELAY_S: Final = 15.0
+"""As above, with the polling interval of the local stack's environment (2 s)."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -85,6 +92,8 @@ class Service:
     """Default service account of VMs; empty: none."""
     jobs_per_minute: int = 60
     """Quota of creations; 0: no limit."""
+    log_delay_s: float = LOG_DELAY_S
+    """How long after a job's end the last line of its log is shown to every gcloud that streams it."""
     requests: Bucket | None = None
     """Counts this instance's requests that create no job; None: no limit."""
     shares: Shares = field(default_factory=lambda: Shares(time.monotonic))
@@ -117,6 +126,11 @@ def apply_method_override(request: Request) -> Request:
         return request
     query = dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
     return replace(request, method="GET", query=query, body=b"")
+
+
+def streams_log(call: Call) -> bool:
+    """Return whether a gcloud that follows the log of a job sends the request."""
+    return _STREAMING.search(call.request.headers.get("user-agent", "")) is not None
 
 
 def idempotency_key(request: Request, new_id: Callable[[], str]) -> str:

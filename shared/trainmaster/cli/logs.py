@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -14,12 +14,13 @@ import typer
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.jobs import find_job
 from trainmaster.cli.options import JobId, OutputFormat, parse_duration
-from trainmaster.cli.output import Format, complain, make_visible
+from trainmaster.cli.output import Format, complain
 from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.log_reader import DELAY_MAX_S, TASK, TRIAL, LogLine, LogReader, ReadPage
+from trainmaster.presentation.printable import make_visible, printable
 from trainmaster.settings import settings
 
 POLL_S: Final = 1.0
@@ -46,6 +47,7 @@ def logs(
     task: Annotated[str | None, typer.Option("--task-name", help="Only this task, such as worker-replica-0.")] = None,
     severity: Annotated[str | None, typer.Option(help="Only this severity or higher, such as WARNING.")] = None,
     since: Annotated[str | None, typer.Option(help="Only lines newer than this: 90m, 2h.", metavar="DURATION")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Print control characters of programs as they are.")] = False,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """Show the log of a job: all lines of its replicas and of the service, in order."""
@@ -61,7 +63,7 @@ def logs(
     filters += [f"severity>={severity.upper()}"] if severity else []
     since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     reader = LogReader(with_retries(log_entries().page), public_id(job_id), filters, since_text)
-    show = _json if form is Format.JSON else _coloured if sys.stdout.isatty() else _plain
+    show = shower(form, raw=raw)
     for lines in reader.read_history(history_end(job, datetime.now(UTC))):
         show(lines)
     if follow:
@@ -132,17 +134,30 @@ def follow_log(
         sleep(poll_s)
 
 
-def _plain(lines: Iterable[LogLine]) -> None:
-    """Print each line of a message as a line of its own, as gcloud does."""
-    _write(
+def shower(form: Format, *, raw: bool) -> Callable[[Iterable[LogLine]], None]:
+    """Return the function that prints lines; without `raw`, no control character of a program reaches the output."""
+    is_terminal = sys.stdout.isatty()
+    texts = _json if form is Format.JSON else _coloured if is_terminal else _plain
+    safe = str if raw else make_visible if is_terminal else printable
+
+    def show(lines: Iterable[LogLine]) -> None:
+        sys.stdout.write("".join(f"{safe(text)}\n" for text in texts(lines)))
+        sys.stdout.flush()
+
+    return show
+
+
+def _plain(lines: Iterable[LogLine]) -> Iterator[str]:
+    """Yield each line of a message as a line of its own, as gcloud does."""
+    return (
         f"{line.timestamp[:23]}Z  {line.severity:<8} {line.source:<18} {text}"
         for line in lines
         for text in line.message.splitlines() or [""]
     )
 
 
-def _coloured(lines: Iterable[LogLine]) -> None:
-    _write(
+def _coloured(lines: Iterable[LogLine]) -> Iterator[str]:
+    return (
         f"\x1b[2m{line.timestamp[11:23]}\x1b[0m  \x1b[36m{line.source:<18}\x1b[0m "
         f"\x1b[{COLOURS.get(line.severity, '0')}m{text}\x1b[0m"
         for line in lines
@@ -150,8 +165,8 @@ def _coloured(lines: Iterable[LogLine]) -> None:
     )
 
 
-def _json(lines: Iterable[LogLine]) -> None:
-    _write(
+def _json(lines: Iterable[LogLine]) -> Iterator[str]:
+    return (
         json.dumps(
             {
                 "timestamp": line.timestamp,
@@ -165,9 +180,3 @@ def _json(lines: Iterable[LogLine]) -> None:
         )
         for line in lines
     )
-
-
-def _write(texts: Iterable[str]) -> None:
-    shown = map(make_visible, texts) if sys.stdout.isatty() else texts
-    sys.stdout.write("".join(f"{text}\n" for text in shown))
-    sys.stdout.flush()

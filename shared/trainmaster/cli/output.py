@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, TextIO
+
+from trainmaster.presentation.printable import make_visible, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,21 +21,6 @@ class Format(StrEnum):
     JSON = "json"
 
 
-_STYLE: Final = r"(?:0?[0-4]|2[1-4]|3[0-79]|9[0-7]|38;5;[0-9]{1,3}|38;2(?:;[0-9]{1,3}){3})"
-"""Weights, underline and text colours. Conceal (8), reverse and backgrounds are missing: they can hide text."""
-_COLOUR: Final = rf"\x1b\[(?:{_STYLE}(?:;{_STYLE})*)?m"
-_CONTROL: Final = re.compile(rf"({_COLOUR})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters except tabs and newlines: they move the cursor, set the terminal's title, or reverse text."""
-
-
-def make_visible(text: str) -> str:
-    """Return the text of a program or a file so that a terminal can show it safely.
-
-    Text colours stay; every other control character becomes a replacement character.
-    """
-    return _CONTROL.sub(lambda match: match[1] or "\N{REPLACEMENT CHARACTER}", text)
-
-
 def replica_state_word(state: str, *, job_has_ended: bool) -> str:
     """Return a replica's state for tables. In a job that has ended, every replica that did not complete is "ended"."""
     return "ended" if job_has_ended and state != "COMPLETED" else state
@@ -42,12 +28,17 @@ def replica_state_word(state: str, *, job_has_ended: bool) -> str:
 
 def say(line: str) -> None:
     """Print a line of the result to standard output."""
-    print(make_visible(line) if sys.stdout.isatty() else line, flush=True)  # noqa: T201 - the command line prints here
+    print(_safe(line, sys.stdout), flush=True)  # noqa: T201 - the command line prints here
 
 
 def complain(line: str) -> None:
     """Print a line of progress, or an error, to standard error."""
-    print(make_visible(line) if sys.stderr.isatty() else line, file=sys.stderr, flush=True)  # noqa: T201 - as above
+    print(_safe(line, sys.stderr), file=sys.stderr, flush=True)  # noqa: T201 - as above
+
+
+def _safe(line: str, stream: TextIO) -> str:
+    """Texts of programs are in many lines, and what is written to a file or a pipe reaches a terminal later."""
+    return make_visible(line) if stream.isatty() else printable(line)
 
 
 def print_json(value: object) -> None:

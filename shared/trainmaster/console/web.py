@@ -14,10 +14,10 @@ from trainmaster.console.actions import ActionDeniedError
 from trainmaster.console.durations import duration_words
 from trainmaster.console.forgery import forgery
 from trainmaster.console.pages.service import Console, NotFoundError
-from trainmaster.console.printable import finalize
 from trainmaster.console.rendering import asset, current_form_token, machine_hours, moment, page_context
 from trainmaster.console.sign_in import Cookie, SignIn
 from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.presentation.printable import finalize
 
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

@@ -100,7 +100,7 @@ def _resolve(
     if job_id is not None or not problems.has_any_at(_DISPLAY_NAME_PATH):
         check_job_id(job_id, problems)
     check_labels(job.labels, problems)
-    check_supported(job, problems)
+    comforts = check_supported(job, problems)
     extension = job.trainmaster
     check_extension(extension, problems)
     variables = resolve_common_variables(extension, problems)
@@ -112,6 +112,7 @@ def _resolve(
             found = [name for path, name in problems.spelling.names.items() if len(path) == 1]
             problems.add_text((TRAINING_INPUT,), describe_missing_body(found), TRAINING_INPUT_EXAMPLE)
         spec = resolve_training_input(job.training_input or TrainingInput(), extension, variables, problems)
+    spec.substitutions.extend(comforts)
     tuning = spec.tuning
     if isinstance(job, VertexTuningJob):
         tuning = resolve_study(job, problems, spec.substitutions)

@@ -8,7 +8,7 @@ from functools import cache
 
 from trainmaster.api.cached_access import CachedAccess
 from trainmaster.api.quotas import Bucket
-from trainmaster.api.request import Service
+from trainmaster.api.request import LOCAL_LOG_DELAY_S, LOG_DELAY_S, Service
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.ports import Access
 from trainmaster.settings import settings
@@ -37,5 +37,6 @@ def service() -> Service:
         new_id=lambda: uuid.uuid4().hex,
         service_account=values.worker_service_account,
         jobs_per_minute=values.jobs_per_minute,
+        log_delay_s=LOCAL_LOG_DELAY_S if values.logging_endpoint else LOG_DELAY_S,
         requests=requests(),
     )

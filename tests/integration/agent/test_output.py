@@ -34,12 +34,39 @@ def test_oom_kill_counters_are_readable() -> None:
 
 def test_output_is_cut_at_line_ends_and_a_missing_one_is_added() -> None:
     data = iter([b"a", b"b\nc\nd", b"\n", b"e", b""])
-    assert list(whole_lines(lambda: next(data))) == [b"ab\nc\n", b"d\n", b"e\n"]
+    assert list(whole_lines(lambda _: next(data))) == [b"ab\nc\n", b"d\n", b"e\n"]
+
+
+@pytest.mark.parametrize(
+    ("step_s", "texts", "expected"),
+    [
+        (4, [b"\r1%", b"\r2%", b"\r3%", b"\r4%", b"\n"], [(10, b"\r1%\r2%\r3%\n"), (16, b"\r4%\n")]),
+        (4, [b"1%\r", b"2%\r", b"3%\r", b"4%\r", b"\n"], [(10, b"1%\r2%\r3%\r\n"), (16, b"4%\r\n")]),
+        (25, [b"Load ", b"done\n", b"next"], [(10, b"Load \n"), (25, b"done\n"), (60, b"next\n")]),
+        (25, [b"x\r", b"\ry\r\n"], [(10, b"x\r\n"), (25, b"\ry\r\n")]),
+        (6, [b"a", b"b\nc", b"d\n"], [(6, b"ab\n"), (12, b"cd\n")]),
+    ],
+)
+def test_no_byte_waits_longer_than_ten_seconds_for_a_line_end(
+    step_s: float, texts: list[bytes], expected: list[tuple[float, bytes]]
+) -> None:
+    now = 0.0
+    arrivals = [(number * step_s, text) for number, text in enumerate(texts)]
+
+    def read(timeout_s: float | None) -> bytes | None:
+        nonlocal now
+        if arrivals and (timeout_s is None or arrivals[0][0] <= now + timeout_s):
+            now, data = arrivals.pop(0)
+            return data
+        now += timeout_s or 0.0
+        return None if timeout_s is not None and now < 60 else b""
+
+    assert [(now, piece) for piece in whole_lines(read, lambda: now)] == expected
 
 
 def test_output_line_longer_than_the_limit_is_broken() -> None:
     data = itertools.chain(itertools.repeat(b"x" * 65536, 9), [b""])
-    lines = list(whole_lines(lambda: next(data)))
+    lines = list(whole_lines(lambda _: next(data)))
     assert [len(line) - 1 for line in lines] == [LINE_MAX, LINE_MAX, 65536]
 
 

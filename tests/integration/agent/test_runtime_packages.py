@@ -11,7 +11,7 @@ import pytest
 from trainmaster.agent.setup.runtime_packages import is_satisfied
 
 from .support.cloud import Cloud
-from .support.packages import sdist, wheel
+from .support.packages import sdist, wheel, wheel_of
 from .support.vm import Vm
 
 PYTEST = version("pytest")
@@ -91,3 +91,37 @@ def test_unreachable_package_index_is_a_transient_failure(cloud: Cloud, offline:
     cloud.direct(1, 1)
     offline.boot()
     assert cloud.wait_for_message("replica-exit").body["cause"] == "setup"
+
+
+@pytest.mark.parametrize(
+    ("requires", "refused"), [(("TensorFlow[and-cuda]>=2.20", "tf-keras"), ""), (("old-tools",), "tensorflow-gpu")]
+)
+def test_package_does_not_replace_the_runtimes_build_of_a_framework(
+    cloud: Cloud, offline: Vm, tmp_path: Path, requires: tuple[str, ...], refused: str
+) -> None:
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    wheels = {
+        "tensorflow_tpu-2.20.1": ((), "tpu"),
+        "tensorflow-2.20.9": ((), "wrong"),
+        "tensorflow_gpu-2.19.0": ((), "wrong"),
+        "tf_keras-2.20.1": (("tensorflow<2.21,>=2.20",), ""),
+        "old_tools-1.0": (("tensorflow-gpu==2.19.0",), ""),
+    }
+    for wheel_name, (required, build) in wheels.items():
+        name, version = wheel_name.split("-")
+        files = {"tensorflow/__init__.py": f"BUILD = {build!r}"} if build else {f"{name}/__init__.py": ""}
+        (shelf / f"{wheel_name}-py3-none-any.whl").write_bytes(wheel_of(name, files, version, required))
+    offline.environ["PIP_FIND_LINKS"] = str(shelf)
+    files = {"trainer/__init__.py": "", "trainer/task.py": "import tensorflow; print('TRAINED WITH', tensorflow.BUILD)"}
+    cloud.objects["gs://b/trainer-0.1-py3-none-any.whl"] = wheel_of("trainer", files, requires=requires)
+    offline.configure(packages=["tensorflow-tpu==2.20.*"], package_uris=["gs://b/trainer-0.1-py3-none-any.whl"])
+    cloud.direct(1, 1)
+    offline.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    if refused:
+        assert body["cause"] == "install"
+        assert f"The user requested (constraint) {refused}==2.20.1" in body["tail"]
+    else:
+        assert body["exit_status"] == 0
+        offline.wait_for_line("TRAINED WITH tpu")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -233,6 +234,31 @@ def test_cancel_of_succeeded_job_changes_nothing(api: Api, world: World) -> None
     assert api.cancel() == {}
     assert api.get() == ended
     world.check()
+
+
+@pytest.mark.parametrize(
+    ("command", "hides_fresh_end"),
+    [
+        ("ai-platform.jobs.stream-logs", True),
+        ("beta.ai-platform.jobs.stream-logs", True),
+        ("ml-engine.jobs.submit.training", True),
+        ("ai-platform.jobs.describe", False),
+        ("ai-platform.jobs.list", False),
+    ],
+)
+def test_gcloud_that_streams_a_log_sees_the_end_when_the_last_lines_are_readable(
+    api: Api, world: World, command: str, hides_fresh_end: bool
+) -> None:
+    agent = f"google-cloud-sdk gcloud/528.0.0 command/gcloud.{command} invocation-id/0123456789abcdef environment/None"
+    api.create()
+    assert "endTime" not in api.send_ok("GET", f"{JOBS}/digits_1", agent=agent)
+    api.cancel()
+    for passed_s, is_hidden in ((0, hides_fresh_end), (74, hides_fresh_end), (1, False)):
+        world.now += timedelta(seconds=passed_s)
+        view = api.send_ok("GET", f"{JOBS}/digits_1", agent=agent)
+        assert view["state"] == "CANCELLED"
+        assert ("endTime" not in view) is is_hidden
+        assert "endTime" in api.get()
 
 
 def test_patch_replaces_all_labels_of_running_and_ended_job(api: Api, world: World) -> None:

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from tests.integration.logging.cloud import PROJECT, Cloud, an_entry
 from tests.support.gcloud import gcloud_environment
 from tests.support.serving import serving
+from trainmaster.api.request import Call, Request, streams_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -30,7 +32,10 @@ ENDED = {
 class JobsApi(BaseHTTPRequestHandler):
     """The only call of either API that streaming makes: it returns a job that has ended."""
 
+    callers: ClassVar[list[str]] = []
+
     def do_GET(self) -> None:
+        self.callers.append(self.headers["User-Agent"])
         job = ENDED.get(self.path.partition("?")[0], {})
         body = json.dumps({**job, "endTime": "2026-11-21T03:00:00Z"}).encode()
         self.send_response(200 if job else 404)
@@ -88,6 +93,10 @@ def test_gcloud_reads_and_streams_the_log_of_a_job(tmp_path: Path, jobs_api: str
     lines = [line.split("\t") for line in streamed.splitlines()]
     assert [line[-1] for line in lines] == [f"step {n}" for n in range(1500)] + ["two", "lines", "the last"]
     assert {line[2] for line in lines} == {"worker-replica-0"}
+    assert all(
+        streams_log(Call(Request("GET", "", {}, {"user-agent": caller}), {}, "", "")) for caller in JobsApi.callers
+    )
+    assert JobsApi.callers
     assert read == "ERROR\ttwo\nlines\n"
     cloud.entries.close()
 

@@ -9,7 +9,13 @@ from collections.abc import Iterator
 
 from tests.unit.jobspec.bodies import custom, gpus, job
 from trainmaster.core.machines.tpus import GENERATIONS, TPU_VMS
-from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES, TPU_TYPES
+from trainmaster.jobspec.catalog.machine_types import (
+    BUILT_IN_GPUS,
+    GPU_COUNTS,
+    LEGACY_MACHINES,
+    TPU_TYPES,
+    VERTEX_TPU_TYPES,
+)
 from trainmaster.jobspec.catalog.scale_tiers import TIERS
 
 Request = tuple[str, dict[str, object]]
@@ -91,6 +97,10 @@ def _tpu_machine_types() -> Iterator[Request]:
             )
     vertex_pod = vertex("europe-west4", machineType="cloud-tpu", acceleratorType="TPU_V3_POD", acceleratorCount=32)
     yield "machineType cloud-tpu as 32 x TPU_V3_POD", vertex_pod
+    for kind in ("TPU_V2", "TPU_V3"):
+        for count in VERTEX_TPU_TYPES[kind].sizes:
+            document = vertex("europe-west4", machineType="cloud-tpu", acceleratorType=kind, acceleratorCount=count)
+            yield f"machineType cloud-tpu as {count} x {kind}", document
     for shape in ("4x4x12", "4x12x12", "12x4x4", "4x4x2"):
         yield (
             f"machineType ct5p-hightpu-4t as {shape}",

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
@@ -14,7 +15,9 @@ from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
 from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.accept import AcceptedSpec
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
+from trainmaster.jobspec.catalog.scale_tiers import TIERS
 
 LEGACY_JOB: Final = b"""
 # A file for gcloud ai-platform jobs submit training --config.
@@ -304,3 +307,65 @@ def test_import_of_jobspec_imports_only_pydantic() -> None:
     third_party = {name for name in process.stdout.split() if not name.startswith(("_", "cython"))}
     helpers = {"annotated_types", "typing_extensions", "typing_inspection"}
     assert third_party - helpers == {"trainmaster", "pydantic", "pydantic_core"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("enableWebAccess", True),
+        ("enableDashboardAccess", True),
+        ("tensorboard", "projects/1/locations/us-central1/tensorboards/2"),
+        ("persistentResourceId", "my-resource"),
+    ],
+)
+@pytest.mark.parametrize("wrapper", ["jobSpec", "trialJobSpec", "trainingTaskInputs", None])
+def test_convenience_changes_nothing_but_the_list_of_substitutions(
+    field: str, value: object, wrapper: str | None
+) -> None:
+    container = {"imageUri": "us-docker.pkg.dev/my-project/train/cnn:1"}
+    body = {
+        "workerPoolSpecs": [
+            {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+        ]
+    }
+    study = {
+        "metrics": [{"metricId": "a", "goal": "MAXIMIZE"}],
+        "parameters": [{"parameterId": "x", "doubleValueSpec": {"minValue": 0, "maxValue": 1}}],
+    }
+    other: dict[str, Any] = {"displayName": "cnn", "trainmaster": {"region": "us-central1"}}
+    if wrapper == "trialJobSpec":
+        other |= {"studySpec": study, "maxTrialCount": 1, "parallelTrialCount": 1}
+    if wrapper == "trainingTaskInputs":
+        other["trainingTaskDefinition"] = (
+            "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
+        )
+
+    def accepted(fields: dict[str, Any]) -> AcceptedSpec:
+        document = {wrapper: {**body, **fields}} if wrapper else {**body, **fields}
+        return accept({**document, **other}, default_job_id=None)
+
+    without, with_it = accepted({}), accepted({field: value})
+    assert replace(with_it.plan, substitutions=()) == replace(without.plan, substitutions=())
+    assert (with_it.tuning, with_it.resources) == (without.tuning, without.resources)
+    (added,) = set(with_it.plan.substitutions) - set(without.plan.substitutions)
+    assert (added.field.endswith(field), added.requested) == (True, "true" if value is True else value)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_scale_tier_is_its_cluster_spelled_out(tier: str) -> None:
+    def roles(training: dict[str, Any]) -> list[TaskGroup]:
+        fields = {"region": "us-central1", "masterConfig": {"imageUri": "us-docker.pkg.dev/my-project/train/net:1"}}
+        plan = accept({"jobId": "j", "trainingInput": {**fields, **training}}, default_job_id=None).plan
+        return list(plan.groups)
+
+    spelled: dict[str, Any] = {"scaleTier": "CUSTOM"}
+    for role, name in ((TIERS[tier].worker, "worker"), (TIERS[tier].parameter_server, "parameterServer")):
+        if role:
+            spelled |= {f"{name}Type": role.machine_type, f"{name}Count": role.count}
+    spelled["masterType"] = TIERS[tier].master.machine_type
+    gpu = TIERS[tier].master.gpu
+    config: dict[str, Any] = {"imageUri": "us-docker.pkg.dev/my-project/train/net:1"}
+    if gpu:
+        config["acceleratorConfig"] = {"type": gpu.type, "count": gpu.count}
+    version = {"workerConfig": {"tpuTfVersion": "1.15"}} if tier == "BASIC_TPU" else {}
+    assert roles({"scaleTier": tier, **version}) == roles({**spelled, "masterConfig": config, **version})

@@ -156,7 +156,7 @@ def test_wrong_job_of_an_algorithm_is_refused_at_its_field(document: dict[str, A
             "must be the GPU of the master",
         ),
         (job("linear_learner", scaleTier="STANDARD_1", masterType=None), f"{T}.scaleTier", "needs a master alone"),
-        (job("linear_learner", scaleTier="BASIC_TPU", masterType=None), f"{T}.masterType", "is a TPU"),
+        (job("linear_learner", scaleTier="BASIC_TPU", masterType=None), f"{T}.scaleTier", "is a TPU"),
     ],
 )
 def test_machines_that_an_algorithm_cannot_use_are_refused(document: dict[str, Any], field: str, expected: str) -> None:

@@ -128,6 +128,126 @@ def test_host_name_of_primary_becomes_master_addr_in_arguments() -> None:
     assert pools[1]["containerSpec"]["args"] == ["--init", "tcp://$(MASTER_ADDR):23456"]
 
 
+RUN_POLICY: Final = {
+    "cleanPodPolicy": "None",
+    "ttlSecondsAfterFinished": 604800,
+    "activeDeadlineSeconds": 7200,
+    "backoffLimit": 3,
+    "schedulingPolicy": {"minAvailable": 1, "scheduleTimeoutSeconds": 60},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "version"),
+    [
+        ("TFJob", "tfReplicaSpecs", "v1"),
+        ("PyTorchJob", "pytorchReplicaSpecs", "v1"),
+        ("XGBoostJob", "xgbReplicaSpecs", "v1"),
+        ("MPIJob", "mpiReplicaSpecs", "v2beta1"),
+    ],
+)
+def test_run_policy_of_earlier_releases_stands_under_spec(kind: str, roles: str, version: str) -> None:
+    def manifest(**fields: object) -> dict[str, Any]:
+        first = "Launcher" if kind == "MPIJob" else "Master"
+        spec = {roles: {first: {"template": {"spec": {"containers": [{"image": IMAGE}]}}}}, **fields}
+        return {"apiVersion": f"kubeflow.org/{version}", "kind": kind, "metadata": {"name": "digits"}, "spec": spec}
+
+    early = convert(manifest(**RUN_POLICY), "us-central1")
+    today = convert(manifest(runPolicy=RUN_POLICY), "us-central1")
+    assert json.dumps(early) == json.dumps(today).replace("spec.runPolicy.", "spec.")
+
+    for wrong, field in (
+        ({**RUN_POLICY, "activeDeadlineSeconds": "soon"}, "spec.activeDeadlineSeconds"),
+        ({**RUN_POLICY, "schedulingPolicy": {"minAvailable": 5}}, "spec.schedulingPolicy.minAvailable"),
+        ({"backoffLimit": 1, "runPolicy": {"backoffLimit": 2}}, "spec.backoffLimit"),
+    ):
+        with pytest.raises(InvalidJob) as raised:
+            convert(manifest(**wrong), "us-central1")
+        assert [problem.field for problem in raised.value.problems] == [field]
+
+
+def test_replicated_jobs_of_jobset_0_1_have_their_own_network() -> None:
+    pod = {"containers": [{"image": IMAGE, "args": ["tcp://set-node-0-0.sub:1", "tcp://set-node-0-0.set:1"]}]}
+    job = {"name": "node", "network": {"subdomain": "sub"}, "template": {"spec": {"template": {"spec": pod}}}}
+    manifest = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "set"},
+        "spec": {"replicatedJobs": [job]},
+    }
+    pools = convert(manifest, "us-central1")["jobSpec"]["workerPoolSpecs"]
+    assert pools[0]["containerSpec"]["args"] == ["tcp://$(MASTER_ADDR):1"] * 2
+
+
+KEY_FILE: Final = "/secret/gcp/key.json"
+USED_BY_GOOGLE: Final = "credentials of the VM's service account"
+
+
+@pytest.mark.parametrize(
+    ("volume", "mount", "variables", "advice"),
+    [
+        ({"secret": {}}, "/secret/gcp", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, USED_BY_GOOGLE),
+        ({"secret": {}}, "/secret/", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, USED_BY_GOOGLE),
+        ({"configMap": {}}, "/secret", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, USED_BY_GOOGLE),
+        ({"projected": {}}, "/secret", {"CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE": KEY_FILE}, USED_BY_GOOGLE),
+        ({"projected": {}}, "/var/token", {}, USED_BY_GOOGLE),
+        ({"secret": {}}, "/secretive", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, "MY_SECRET"),
+        ({"secret": {}}, "/wandb", {"NETRC": "/wandb/netrc"}, "MY_SECRET"),
+        ({"configMap": {}}, "/etc/run", {}, "into the image"),
+        ({"downwardAPI": {}}, "/etc/pod", {}, "RANK"),
+        ({"persistentVolumeClaim": {}}, "/data", {"DATA": "/data"}, "gs://"),
+        ({"hostPath": {}}, "/data", {}, "gs://"),
+    ],
+)
+def test_advice_about_a_volume_follows_its_user(
+    volume: dict[str, Any], mount: str, variables: dict[str, str], advice: str
+) -> None:
+    manifest = a_pytorch_job()
+    pod = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    pod["volumes"] = [{"name": "cache", "emptyDir": {}}, {"name": "used", **volume}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "used", "mountPath": mount}]
+    pod["containers"][0]["env"] = [{"name": name, "value": value} for name, value in variables.items()]
+    with pytest.raises(InvalidJob) as raised:
+        convert(manifest, "us-central1")
+    (problem,) = raised.value.problems
+    assert problem.field.endswith("volumes[1]")
+    assert advice in problem.example
+
+
+def test_variable_of_credentials_without_a_file_is_left_out_and_listed() -> None:
+    manifest = a_pytorch_job()
+    container = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": KEY_FILE}, {"name": "A", "value": "b"}]
+    document = convert(manifest, "us-central1")
+    names = [item["name"] for item in document["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["env"]]
+    assert "A" in names
+    assert "GOOGLE_APPLICATION_CREDENTIALS" not in names
+    listed = document["trainmaster"]["convertedFrom"]["substitutions"]
+    assert [item["replacement"] for item in listed if KEY_FILE in item["requested"]] == ["nothing"]
+
+
+def test_topology_on_two_hosts_of_gke_runs_on_the_one_host_of_cloud_tpu() -> None:
+    pod = {
+        "containers": [{"image": IMAGE, "resources": {"limits": {"google.com/tpu": 4}}}],
+        "nodeSelector": {
+            "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
+            "cloud.google.com/gke-tpu-topology": "2x4",
+        },
+    }
+    job = {"name": "node", "template": {"spec": {"parallelism": 2, "template": {"spec": pod}}}}
+    manifest = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "set"},
+        "spec": {"replicatedJobs": [job]},
+    }
+    plan = accept(convert(manifest, "us-west4"), default_job_id=None).plan
+    assert [(group.count, group.tpu and group.tpu.type, group.hosts) for group in plan.groups] == [
+        (1, "v5litepod-8", 1)
+    ]
+    assert "ct5lp-hightpu-8t" in [item.replacement for item in plan.substitutions]
+
+
 def test_region_is_required_and_named_by_annotation_option_or_zone() -> None:
     manifest = a_pytorch_job()
     with pytest.raises(InvalidJob) as raised:

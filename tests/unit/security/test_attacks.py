@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +18,8 @@ from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.environment import command_of, environment_of
 from trainmaster.agent.reporting.log_entry import entry_of
 from trainmaster.agent.reporting.serial_console import Stream
-from trainmaster.cli.logs import _coloured, _json, _plain
-from trainmaster.cli.output import make_visible, print_table
+from trainmaster.cli.logs import shower
+from trainmaster.cli.output import Format, complain, print_table, say
 from trainmaster.console.pages.labels_form import parse_labels
 from trainmaster.core.intake.job_files import UploadedObject
 from trainmaster.core.intake.named_resources import AllowedResources
@@ -29,6 +30,7 @@ from trainmaster.jobspec import JOB_ID, InvalidJob, accept
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.presentation.log_reader import LogLine
+from trainmaster.presentation.printable import make_visible
 from trainmaster.wiring.fleet import agent_files
 
 TUNING_JOBS: Final = CUSTOM_JOBS.replace("customJobs", "hyperparameterTuningJobs")
@@ -289,16 +291,29 @@ def test_text_colours_of_a_log_reach_the_terminal(style: str) -> None:
     assert make_visible(f"\x1b[{style}mloss") == f"\x1b[{style}mloss"
 
 
-@pytest.mark.parametrize("show", [_plain, _coloured, _json])
-def test_no_field_of_a_log_line_sends_escape_sequences(
-    show: Callable[[list[LogLine]], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("form", Format)
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_no_text_of_a_program_sends_control_characters(
+    form: Format, is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A program can write log entries with its VM's token, and so choose all their fields."""
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    show([LogLine("2026-11-21T03:00:00.123Z", "1", "\x1b[2Jworker", "vm", "INFO", "\x9b2J\x1b]0;owned", {})])
-    out = capsys.readouterr().out
-    assert "worker" in out
-    assert [sequence for sequence in ("\x1b[2J", "\x9b", "\x1b]") if sequence in out] == []
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    bad = "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2066])) + "\x1b[2J\x1b]0;owned\x1b[8m"
+    shower(form, raw=False)([LogLine("2026-11-21T03:00:00.123Z", bad, f"{bad}worker", bad, bad, f"{bad}text", {})])
+    say(bad)
+    complain(bad)
+    print_table(["a"], [[bad]])
+    output = capsys.readouterr()
+    assert "worker" in output.out
+    left = set(re.sub(r"\x1b\[[0-9;]*m", "", output.out + output.err)) & set(bad)
+    assert {char for char in left if not char.isprintable()} <= {"\n", "\t"}
+    assert "\x1b[8m" not in output.out + output.err
+
+
+def test_raw_log_is_printed_as_the_program_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
+    shower(Format.TABLE, raw=True)([LogLine("2026-11-21T03:00:00.123Z", "1", "w", "vm", "INFO", "\x1b[1mbold", {})])
+    assert "\x1b[1mbold" in capsys.readouterr().out
 
 
 def test_table_shows_markup_as_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LINE_MAX = 256 * 1024  # in bytes; longer lines are broken. Source: Cloud Logging's limit for one entry
+HELD_MAX_S = 10.0  # how long an incomplete line is held back: a progress bar ends its line when it is full
 
 
 class Tail:
@@ -30,25 +32,38 @@ class Tail:
             return bytes(self._bytes[-self._size :]).decode("utf-8", "replace")
 
 
-def whole_lines(read: Callable[[], bytes]) -> Iterator[bytes]:
+def whole_lines(
+    read: Callable[[float | None], bytes | None], clock: Callable[[], float] = time.monotonic
+) -> Iterator[bytes]:
     """Yield pieces of whole lines as soon as they are complete.
 
-    `read` returns the next bytes, and empty bytes at the end. The bytes are unchanged, except that a line longer than
-    LINE_MAX is broken and a missing last line end is added.
+    `read` waits for so many seconds at most. It returns the next bytes, empty bytes at the end, and None if the time is
+    over. The bytes are unchanged, except that a line end is added to a line that is longer than LINE_MAX, that is not
+    complete after HELD_MAX_S (a progress bar, a question), or that is the last one.
     """
     rest = b""
+    held_since = 0.0
+    was_cut = False
     while True:
-        data = read()
-        if not data:
+        data = read(max(0.0, held_since + HELD_MAX_S - clock()) if rest else None)
+        if data == b"":
             break
-        end = data.rfind(b"\n") + 1
-        if end:
-            yield rest + data[:end]
-            rest = data[end:]
-        else:
-            rest += data
-        while len(rest) >= LINE_MAX:
-            yield rest[:LINE_MAX] + b"\n"
-            rest = rest[LINE_MAX:]
+        if data:
+            if was_cut and data.startswith(b"\n"):
+                data = data[1:]  # the line has its end already
+            was_cut = False
+            end = data.rfind(b"\n") + 1
+            if end or not rest:
+                held_since = clock()
+            if end:
+                yield rest + data[:end]
+                rest = b""
+            rest += data[end:]
+            while len(rest) >= LINE_MAX:
+                yield rest[:LINE_MAX] + b"\n"
+                rest = rest[LINE_MAX:]
+        if rest and clock() - held_since >= HELD_MAX_S:
+            yield rest + b"\n"
+            rest, was_cut = b"", True
     if rest:
         yield rest + b"\n"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -122,13 +124,17 @@ class Program:
 
     def _pump(self, name: Stream, stream: IO[bytes], tail: Tail) -> None:
         with stream:
-            for lines in whole_lines(functools.partial(self._read, stream.fileno())):
+            poll = select.poll()
+            poll.register(stream, select.POLLIN)
+            for lines in whole_lines(functools.partial(self._read, stream.fileno(), poll)):
                 tail.add(lines)
                 self._tail.add(lines)
                 self._console.write(name, lines)
 
-    def _read(self, descriptor: int) -> bytes:
-        """Return the next bytes, which need not be a whole line: a progress bar is output, too."""
+    def _read(self, descriptor: int, poll: select.poll, timeout_s: float | None) -> bytes | None:
+        """Return the next bytes, which need not be a whole line: a progress bar is output, too. None: none in time."""
+        if not poll.poll(None if timeout_s is None else math.ceil(timeout_s * 1000)):
+            return None
         data = os.read(descriptor, 1 << 16)
         self._last_output = time.monotonic()
         return data

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.reporting.log_buffer import Line, LogBuffer, LostLines
-from trainmaster.agent.reporting.log_entry import entry_of, rfc3339, visible_text
+from trainmaster.agent.reporting.log_entry import entry_of, rfc3339
 from trainmaster.agent.reporting.serial_console import Stream
 
 if TYPE_CHECKING:
@@ -214,5 +214,5 @@ class CloudLog:
             "timestamp": rfc3339(line.at_ns),
             "insertId": f"{self._origin.instance_id}-{attempt}-{incarnation}-{line.at_ns:020d}",
             "labels": {"trainmaster/attempt": str(attempt), "trainmaster/incarnation": str(incarnation)},
-            **entry_of(visible_text(line.text.decode("utf-8", "replace")), line.stream),
+            **entry_of(line.text.decode("utf-8", "replace"), line.stream),
         }

@@ -42,13 +42,15 @@ def visible_text(line: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2]
 
 
-def entry_of(line: str, stream: Stream) -> dict[str, Any]:
-    """Return `jsonPayload` and `severity` of the entry."""
+def entry_of(text: str, stream: Stream) -> dict[str, Any]:
+    """Return `jsonPayload` and `severity` of the entry. Text with a carriage return is progress, and not an error."""
+    line = visible_text(text)
+    default = "INFO" if "\r" in text else SEVERITY_OF_STREAM[stream]
     if line.startswith("{"):
         payload = _parse_payload(line)
         if payload is not None:
-            return {"jsonPayload": payload, "severity": _pop_severity(payload) or SEVERITY_OF_STREAM[stream]}
-    return {"jsonPayload": {"message": line}, "severity": _severity_of_text(line) or SEVERITY_OF_STREAM[stream]}
+            return {"jsonPayload": payload, "severity": _pop_severity(payload) or default}
+    return {"jsonPayload": {"message": line}, "severity": _severity_of_text(line) or default}
 
 
 def _parse_payload(line: str) -> dict[str, Any] | None:

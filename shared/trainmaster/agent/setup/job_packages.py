@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.setup.cloud_storage import split_uri
+from trainmaster.agent.setup.framework_builds import keep_builds
 from trainmaster.agent.setup.installed_packages import require_nothing
 from trainmaster.agent.setup.pip import pip_error
 from trainmaster.agent.setup.setup_errors import new_setup_error
@@ -53,7 +54,7 @@ class JobPackages:
         if require_nothing(packages):
             self._workspace.log("The packages require no others.")
         else:
-            self._run_pip([], packages)
+            self._run_pip([], packages, keep_builds(self._folder))
 
     def _download(self, uri: str) -> Path:
         object_uri, _, version = uri.partition("#")
@@ -71,16 +72,17 @@ class JobPackages:
             raise new_setup_error("PackageError", problem, transient=False)
         return package
 
-    def _run_pip(self, options: Sequence[str], packages: Sequence[Path]) -> None:
-        """Install the packages together. Raises SetupError."""
+    def _run_pip(self, options: Sequence[str], packages: Sequence[Path], kept: Sequence[str] = ()) -> None:
+        """Install the packages together. `kept`: further options of pip. Raises SetupError."""
         sources = [package for package in packages if package.suffix != ".whl"]
         extra = ["--no-build-isolation"] if sources and all(map(builds_without_isolation, sources)) else []
+        extra += kept
         names = [package.name if not package.name.startswith("-") else f"./{package.name}" for package in packages]
         pip_exit = self._pip.install(options, names, self._folder, extra)
-        if pip_exit.exit_status != 0 and not extra and sources and has_setuptools():
+        if pip_exit.exit_status != 0 and extra == [*kept] and sources and has_setuptools():
             # Without a network, an isolated build cannot download its build tools. Those of the VM may suffice.
             self._workspace.log("Trying again with the build tools of this VM.")
-            extra = ["--no-build-isolation", *(["--check-build-dependencies"] if has_check_option() else [])]
+            extra = ["--no-build-isolation", *(["--check-build-dependencies"] if has_check_option() else []), *kept]
             second_exit = self._pip.install(options, names, self._folder, extra)
             pip_exit = second_exit if second_exit.exit_status == 0 else pip_exit
         if pip_exit.exit_status != 0:

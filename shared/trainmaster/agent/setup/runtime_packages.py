@@ -9,6 +9,7 @@ import re
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.setup.framework_builds import is_framework, keep_builds
 from trainmaster.agent.setup.pip import pip_error
 
 if TYPE_CHECKING:
@@ -31,9 +32,15 @@ class RuntimePackages:
         if not missing:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        pip_exit = self._pip.install([], missing, self._folder)
-        if pip_exit.exit_status != 0:
-            raise pip_error(", ".join(missing), pip_exit)
+        frameworks = [requirement for requirement in missing if is_framework(requirement)]
+        others = [requirement for requirement in missing if requirement not in frameworks]
+        self._run_pip(frameworks, [])
+        self._run_pip(others, keep_builds(self._folder))
+
+    def _run_pip(self, requirements: Sequence[str], extra: Sequence[str]) -> None:
+        pip_exit = self._pip.install([], requirements, self._folder, extra) if requirements else None
+        if pip_exit is not None and pip_exit.exit_status != 0:
+            raise pip_error(", ".join(requirements), pip_exit)
 
 
 def is_satisfied(requirement: str) -> bool:

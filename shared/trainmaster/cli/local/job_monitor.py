@@ -14,7 +14,6 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from trainmaster.cli.output import make_visible
 from trainmaster.core.actions import MarkReady
 from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry
@@ -23,6 +22,7 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
 from trainmaster.ports import Fleet, Store
+from trainmaster.presentation.printable import make_visible
 
 POLL_S: Final = 0.3
 COLOURS: Final = {"SUCCEEDED": "bold green", "FAILED": "bold red", "CANCELLED": "bold yellow"}

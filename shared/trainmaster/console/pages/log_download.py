@@ -10,9 +10,9 @@ from trainmaster.console.pages.job_page import find_job
 from trainmaster.console.pages.log_page import LogFilters, log_query
 from trainmaster.console.pages.log_window import entries_from, parse_position, position_of
 from trainmaster.console.pages.service import Console
-from trainmaster.console.printable import printable
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.log_reader import LogLine
+from trainmaster.presentation.printable import printable
 
 DOWNLOAD_LINES_MAX: Final = 50_000
 """50 calls of Cloud Logging, which permits 60 a minute in a project."""

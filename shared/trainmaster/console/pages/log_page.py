@@ -23,12 +23,12 @@ from trainmaster.console.pages.log_window import (
     window_from,
 )
 from trainmaster.console.pages.service import Console
-from trainmaster.console.printable import printable
 from trainmaster.core.model.job import Job, public_id
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reporting.job_log import SERVICE, task_base
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.log_reader import JOB, TASK, TRIAL, LogLine
+from trainmaster.presentation.printable import printable
 
 SEVERITIES: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 EXPLORER: Final = "https://console.cloud.google.com/logs/query"

@@ -80,11 +80,26 @@ _PROGRAM_FAILURES: Final = (
         f" rewrite the model with Keras. {OWN_IMAGE}",
     ),
     _Failure(
+        re.compile(
+            r"PerReplica:|\bKeras 3\b|Argument\(s\) not recognized: \{'lr'|has no attribute '(?:lr|fit_generator)'"
+            r"|Invalid filepath extension for saving|must end in `\.(?:keras|weights\.h5)`|KerasTensor cannot be used"
+            r"|Unrecognized keyword arguments passed to|fit\(\) got an unexpected keyword argument"
+            r"|module 'keras(?:\.[\w.]+)?' has no attribute"
+        ),
+        'This is the API of Keras 2: set `trainmaster: {env: {TF_USE_LEGACY_KERAS: "1"}}` in the job file, which makes'
+        " `tf.keras` Keras 2, or change the program for Keras 3.",
+    ),
+    _Failure(
         re.compile(r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'"),
         "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`.",
     ),
 )
 _INSTALL_FAILURES: Final = (
+    _Failure(
+        re.compile(r"The user requested \(constraint\) [\w.-]+=="),
+        "The runtime's build of this framework drives the VM's accelerator, so no package replaces it: remove the pin"
+        " from `install_requires` in setup.py, or request another `runtimeVersion`.",
+    ),
     _Failure(
         re.compile(r"requires a different Python"),
         "The package excludes the Python of the runtime: widen `python_requires` in setup.py.",

@@ -109,6 +109,8 @@ TPU_TYPES: Final = {
     "TPU_V5P": TpuType("v5p", _sizes("v5p")),
     "TPU_V6E": TpuType("v6e", _sizes("v6e")),
 }
+VERTEX_TPU_TYPES: Final = {**TPU_TYPES, **{f"TPU_{name.upper()}": TpuType(name, _sizes(name)) for name in ("v2", "v3")}}
+"""Vertex AI has no types of pods: TPU_V3 with 32 and more is one. Source: its page "Configure compute", 2026-11."""
 TPU_MACHINES: Final = ("cloud_tpu", "cloud-tpu")
 """Machine types whose TPU acceleratorConfig names: that of AI Platform, and that of Vertex AI for v2 and v3."""
 TPU_DEFAULT: Final = ("TPU_V2", 8)

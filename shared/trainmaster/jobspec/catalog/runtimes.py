@@ -56,8 +56,8 @@ RUNTIMES: Final = {
         gpu_packages=with_service_packages(
             "tensorflow[and-cuda]==2.21.*", *_WITH_TENSORFLOW
         ),  # 2.5 GB more: the CUDA libraries
-        # The newest build for TPUs; tf_keras would install the build without TPU support.
-        tpu_packages=("tensorflow-tpu==2.20.*", *SERVICE_PACKAGES_ON_TPU),
+        # The newest build for TPUs. The agent lets nothing replace it, also if tf_keras requires `tensorflow`.
+        tpu_packages=("tensorflow-tpu==2.20.*", "tf_keras==2.20.*", *SERVICE_PACKAGES_ON_TPU),
     ),
     # The versions of the image: only the service's packages are installed.
     "pytorch-2.9": Runtime(

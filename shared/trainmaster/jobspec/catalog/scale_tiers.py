@@ -43,7 +43,6 @@ TIERS: Final = {
         parameter_server=TierRole(11, "n1-highmem-8"),
     ),
     "BASIC_GPU": Tier(master=TierRole(1, "n1-standard-8", Gpu("NVIDIA_TESLA_K80", 1))),
-    # Formerly a VM that drove a Cloud TPU over the network; today the program runs on the TPU's own host.
-    "BASIC_TPU": Tier(master=TierRole(1, "cloud_tpu")),
+    "BASIC_TPU": Tier(master=TierRole(1, "n1-standard-4"), worker=TierRole(1, "cloud_tpu")),
 }
 """All tiers but CUSTOM, whose machines the job names."""

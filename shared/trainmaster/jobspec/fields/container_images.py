@@ -16,6 +16,8 @@ from trainmaster.jobspec.catalog.runtimes import RUNTIME_OF_FRAMEWORK
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 
 IMAGE_CHARS_MAX: Final = 500
+KERAS_3_SINCE: Final = (2, 16)
+"""Source: TensorFlow's release notes."""
 _IMAGE: Final = re.compile(
     r"(?:(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)(?::[0-9]{1,5})?/)?"  # registry
     r"[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*"  # repository
@@ -25,7 +27,7 @@ _IMAGE: Final = re.compile(
 # Source: the services' lists of prebuilt containers for training.
 _PREBUILT: Final = re.compile(
     r"(?:gcr\.io/(?:cloud-ml-public|cloud-aiplatform)|(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai)/training/"
-    r"(?P<framework>[a-z]+(?:-learn)?)[0-9]?(?:-(?:cpu|gpu|tpu|xla))?\.[0-9]+-[0-9]+(?:\.py[0-9]+)?(?::[A-Za-z0-9_.-]+)?"
+    r"(?P<framework>[a-z]+(?:-learn)?)[0-9]?(?:-(?:cpu|gpu|tpu|xla))?\.(?P<major>[0-9]+)-(?P<minor>[0-9]+)(?:\.py[0-9]+)?(?::[A-Za-z0-9_.-]+)?"
 )
 
 _REDUCTION_SERVER: Final = re.compile(
@@ -51,6 +53,12 @@ def prebuilt_image_version(image: str) -> str | None:
     """Return the current runtime version that replaces a prebuilt training image; None for any other image."""
     match = _PREBUILT.fullmatch(image)
     return RUNTIME_OF_FRAMEWORK.get(match["framework"]) if match else None
+
+
+def had_keras_2(image: str) -> bool:
+    """Return whether a prebuilt image had TensorFlow with Keras 2: TensorFlow 2.16 was the first with Keras 3."""
+    match = _PREBUILT.fullmatch(image)
+    return bool(match) and match["framework"] == "tf" and (int(match["major"]), int(match["minor"])) < KERAS_3_SINCE
 
 
 def prebuilt_image_substitution(image: str, runtime: str, path: FieldPath, problems: Problems) -> Substitution:

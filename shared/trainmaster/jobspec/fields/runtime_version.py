@@ -6,7 +6,8 @@ import difflib
 from dataclasses import replace
 from typing import Final
 
-from trainmaster.core.model.plan import Substitution
+from trainmaster.core.model.plan import Program, Substitution, Variable
+from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import (
     PAST_PYTHONS,
     PAST_RUNTIMES,
@@ -21,6 +22,7 @@ from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
 
 RUNTIME_PATH: Final[FieldPath] = (TRAINING_INPUT, "runtimeVersion")
 PYTHON_PATH: Final[FieldPath] = (TRAINING_INPUT, "pythonVersion")
+LEGACY_KERAS: Final = "TF_USE_LEGACY_KERAS"
 
 
 def resolve_runtime(
@@ -47,6 +49,27 @@ def resolve_runtime(
     pythons = past.pythons if past else (RUNTIMES[version].python, *PAST_PYTHONS)
     _check_python(training.python_version, pythons, runtime, problems, substitutions)
     return runtime
+
+
+def keep_keras_2(
+    programs: dict[TaskType, Program], path: str, requested: str, substitutions: list[Substitution]
+) -> dict[TaskType, Program]:
+    """Return the programs with the variable that makes `tf.keras` Keras 2, unless they set it themselves.
+
+    `path`: field that selects the runtime; `requested`: its value.
+    """
+    kept = {
+        task_type: program
+        if any(variable.name == LEGACY_KERAS for variable in program.environment)
+        else replace(program, environment=(*program.environment, Variable(LEGACY_KERAS, "1")))
+        for task_type, program in programs.items()
+    }
+    if kept != programs:
+        reason = (
+            'The requested runtime had Keras 2, which tf_keras provides. With "0" in trainmaster.env, it is Keras 3.'
+        )
+        substitutions.append(Substitution(path, f"Keras of {requested}", f"{LEGACY_KERAS}=1", reason))
+    return kept
 
 
 def runtime_for(version: str, path: FieldPath, problems: Problems, *, on_tpu: bool) -> Runtime:

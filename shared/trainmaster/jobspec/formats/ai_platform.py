@@ -206,7 +206,7 @@ class TrainingInput(WireModel):
     use_chief_in_tf_config: Boolean = wire_field(
         True, "For containers: name the primary chief, not master.", default=False
     )
-    enable_web_access: Boolean = wire_field(False, "Not supported.", default=False)
+    enable_web_access: Boolean = wire_field(False, "Without effect: trainmaster ssh opens a shell.", default=False)
 
 
 class AiPlatformJob(WireModel):

@@ -1,4 +1,7 @@
-"""Features of the services that Trainmaster does not have. A job that requests one is refused, with the field's name.
+"""Features of the services that Trainmaster does not have.
+
+A job that requests one which its result may depend on is refused, with the field's name. A convenience without
+influence on the result is listed as a substitution, because launchers request some in every job.
 
 The check works on the typed job, so that an absent value as the services define it (an unspecified enum, a zero) does
 not count as a request. To support a feature, delete its row.
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from typing import Final
 
+from trainmaster.core.model.plan import Substitution
 from trainmaster.jobspec.formats.base_model import WireModel
 from trainmaster.jobspec.formats.vertex_pipeline import CUSTOM_TASK
 from trainmaster.jobspec.problems import FieldPath, Problems
@@ -26,7 +30,8 @@ class UnsupportedFeature:
     feature: str
     instead: str
     """What to do instead."""
-    example: str
+    example: str = ""
+    """A correct value, for a problem's text; empty: the feature does not influence the result, and the job runs."""
     is_requested: Callable[[object], bool] = bool
     """Whether a value of the field requests the feature."""
 
@@ -72,22 +77,18 @@ UNSUPPORTED_FEATURES: Final = (
     UnsupportedFeature(
         "*.enableWebAccess",
         "an interactive shell in the browser",
-        "open a shell with trainmaster ssh while the job runs",
-        "enableWebAccess: false",
+        "trainmaster ssh, which opens a shell while the job runs",
     ),
     UnsupportedFeature(
-        "*.enableDashboardAccess", "a dashboard", "write what it needs to the job directory", _LEAVE_OUT
+        "*.enableDashboardAccess", "a dashboard in the browser", "trainmaster ssh, which runs commands on its VM"
     ),
-    UnsupportedFeature(
-        "jobSpec.persistentResourceId", "a persistent resource", "every job gets its own VMs", _LEAVE_OUT
-    ),
+    UnsupportedFeature("jobSpec.persistentResourceId", "a persistent resource", "VMs of the job's own"),
     UnsupportedFeature("jobSpec.reservedIpRanges", "reserved IP ranges", "VMs use those of the network", _LEAVE_OUT),
     UnsupportedFeature("jobSpec.pscInterfaceConfig", "a Private Service Connect interface", "set network", _LEAVE_OUT),
     UnsupportedFeature(
         "jobSpec.tensorboard",
         "a managed TensorBoard",
-        "leave it out, and start one with trainmaster tensorboard",
-        'baseOutputDirectory: {outputUriPrefix: "gs://my-bucket/digits"}',
+        "trainmaster tensorboard, which shows AIP_TENSORBOARD_LOG_DIR",
     ),
     UnsupportedFeature("jobSpec.experiment*", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
     UnsupportedFeature("jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT),
@@ -112,14 +113,23 @@ UNSUPPORTED_DOCUMENTS: Final = {
 """Top-level name that identifies another kind of document → (its feature, example)."""
 
 
-def check_supported(job: WireModel, problems: Problems) -> None:
+def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
+    """Add the problems of features that a result may depend on; return the substitutions of the others."""
     dumped = job.model_dump(by_alias=True, exclude_none=True)
+    substitutions = []
     for path, value in _walk(dumped, ()):
         dotted = ".".join(map(str, path))
         for row in UNSUPPORTED_FEATURES if _ANY_PATH.fullmatch(dotted) else ():
-            if fnmatchcase(dotted, row.path) and row.is_requested(value):
+            if not fnmatchcase(dotted, row.path) or not row.is_requested(value):
+                continue
+            if not row.example:
+                reason = f"Trainmaster does not have {row.feature}; the training does not depend on it."
+                requested = str(value).lower() if isinstance(value, bool) else str(value)
+                substitutions.append(Substitution(problems.spelled_path(path), requested, row.instead, reason))
+            else:
                 problem = f"requests {row.feature}; this is not supported: {row.instead}"
                 problems.add_text(path, problem, row.example)
+    return substitutions
 
 
 def _walk(value: Mapping[str, object], path: FieldPath) -> Iterator[tuple[FieldPath, object]]:

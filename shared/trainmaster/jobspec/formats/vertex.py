@@ -69,6 +69,7 @@ _CONTAINER: Final = {"imageUri": _IMAGE}
 _POOL: Final = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": _CONTAINER}
 _KEY: Final = "projects/my-project/locations/us-central1/keyRings/my-ring/cryptoKeys/my-key"
 _UNSUPPORTED: Final = "Not supported."
+_NO_EFFECT: Final = "Without effect: listed as a substitution."
 
 
 class EnvVar(WireModel):
@@ -159,12 +160,12 @@ class CustomJobSpec(WireModel):
         "trainer@my-project.iam.gserviceaccount.com", "Service account of the VMs."
     )
     network: OptionalString = wire_field("projects/123456789012/global/networks/default", "VPC network of the VMs.")
-    enable_web_access: Boolean = wire_field(False, _UNSUPPORTED, default=False)
-    enable_dashboard_access: Boolean = wire_field(False, _UNSUPPORTED, default=False)
-    persistent_resource_id: OptionalString = wire_field("my-resource", _UNSUPPORTED)
+    enable_web_access: Boolean = wire_field(False, _NO_EFFECT, default=False)
+    enable_dashboard_access: Boolean = wire_field(False, _NO_EFFECT, default=False)
+    persistent_resource_id: OptionalString = wire_field("my-resource", _NO_EFFECT)
     reserved_ip_ranges: tuple[String, ...] = wire_field(["my-range"], _UNSUPPORTED, default=())
     psc_interface_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
-    tensorboard: OptionalString = wire_field("projects/1/locations/us-central1/tensorboards/2", _UNSUPPORTED)
+    tensorboard: OptionalString = wire_field("projects/1/locations/us-central1/tensorboards/2", _NO_EFFECT)
     experiment: OptionalString = wire_field(
         "projects/1/locations/us-central1/metadataStores/default/contexts/e", _UNSUPPORTED
     )

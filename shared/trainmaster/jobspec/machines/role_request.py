@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.jobspec.catalog.machine_types import TPU_MACHINES
+from trainmaster.jobspec.catalog.machine_types import TPU_MACHINES, TPU_TYPES, TpuType
 from trainmaster.jobspec.catalog.scale_tiers import TierRole
 from trainmaster.jobspec.formats.ai_platform import DiskConfig
 from trainmaster.jobspec.problems import FieldPath
@@ -53,10 +54,17 @@ class RoleRequest:
     tier: TierRole | None = None
     """The role's machine in the scale tier, which then counts instead of `machine`."""
 
+    tpu_types: Mapping[str, TpuType] = field(default_factory=lambda: TPU_TYPES)
+    """The table of the job's format."""
+
+    @property
+    def machine_type(self) -> str:
+        """The tier's machine type, else that of the job; empty: none is given."""
+        return (self.tier.machine_type if self.tier else self.machine) or ""
+
     @property
     def is_tpu(self) -> bool:
-        machine = self.tier.machine_type if self.tier else self.machine
-        return machine in TPU_MACHINES or machine in TPU_VMS
+        return self.machine_type in TPU_MACHINES or self.machine_type in TPU_VMS
 
 
 def request_accelerator(accelerator_type: str | None, count: int | None) -> AcceleratorRequest | None:

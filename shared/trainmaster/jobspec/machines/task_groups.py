@@ -66,7 +66,9 @@ def check_algorithm_machines(
         count = accelerator.count if accelerator else 0
         where = role.paths.accelerator if role.accelerator else role.paths.machine
         if role.is_tpu:
-            problems.add(role.paths.machine, f"is a TPU, which {algorithm.name} cannot use", "n1-standard-8")
+            field = (TRAINING_INPUT, "scaleTier") if role.tier else role.paths.machine
+            problem = f"is a TPU, which {algorithm.name} cannot use"
+            problems.add(field, problem, "BASIC" if role.tier else "n1-standard-8")
         elif count > algorithm.gpus_max:
             allowed = "no GPU" if algorithm.gpus_max == 0 else "one GPU per VM"
             problems.add_text(where, f"requests {count} per VM, and {algorithm.name} uses {allowed}", "leave it out")

@@ -21,10 +21,10 @@ def resolve_slice(role: RoleRequest, problems: Problems) -> Tpu | None:
         size = _requested_size(role.accelerator, role, problems)
         if size is None:
             return None
-    machine = role.tier.machine_type if role.tier else role.machine or ""
+    machine = role.machine_type
     if machine in TPU_MACHINES:
         tpu_type = role.accelerator.type if role.accelerator and role.accelerator.type else TPU_DEFAULT[0]
-        return _slice_of_type(GENERATIONS[TPU_TYPES[tpu_type].generation], size or TPU_DEFAULT[1], role, problems)
+        return _slice_of_type(GENERATIONS[role.tpu_types[tpu_type].generation], size or TPU_DEFAULT[1], role, problems)
     return _slice_of_machine(machine, TPU_VMS[machine], size, role, problems)
 
 
@@ -34,11 +34,11 @@ def _requested_size(accelerator: AcceleratorRequest, role: RoleRequest, problems
     if accelerator.type is None:
         problems.add(type_path, "is required", _types_of_machine(machine)[0])
         return None
-    if accelerator.type not in TPU_TYPES:
+    if accelerator.type not in role.tpu_types:
         problem = f"must be a TPU type on {role.machine}, not {quoted(accelerator.type)}"
         problems.add(type_path, problem, _types_of_machine(machine)[0])
         return None
-    sizes = TPU_TYPES[accelerator.type].sizes
+    sizes = role.tpu_types[accelerator.type].sizes
     if accelerator.count in sizes:
         return accelerator.count
     if accelerator.count is None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from trainmaster.jobspec.manifests.findings import Findings
 from trainmaster.jobspec.manifests.pod_fields import EnvVarFields
+from trainmaster.jobspec.manifests.volumes import CREDENTIALS
 
 MASTER: Final = "$(MASTER_ADDR)"
 INDEX_FIELDS: Final = (
@@ -90,8 +91,12 @@ def _value(variable: EnvVarFields, path: str, names: Names, findings: Findings) 
 
 
 def _is_set_by_platform(name: str, value: str, path: str, names: Names, findings: Findings) -> bool:
-    """Return whether Trainmaster sets the variable. Another meaning than Trainmaster's is a problem."""
+    """Return whether Trainmaster sets the variable, or replaces it. Another meaning than its own is a problem."""
     expected = {"MASTER_ADDR": MASTER, "RANK": "$(RANK)", "WORLD_SIZE": str(names.pods)}
+    if name in CREDENTIALS:
+        reason = "The manifest provides no such file. Programs have the credentials of the VM's service account."
+        findings.substitute(path, f"{name}={value}", "nothing", reason)
+        return True
     if name == "MASTER_PORT":
         findings.substitute(path, f"{name}={value}", PORT, "Trainmaster sets MASTER_PORT itself.")
         return True

@@ -33,6 +33,8 @@ class Level(BaseModel):
     """Field without effect here → why it is not needed."""
     refused: ClassVar[Mapping[str, str]] = {}
     """Field that is not supported → what to do instead, which follows "FIELD is not supported: "."""
+    moved: ClassVar[Mapping[str, str]] = {}
+    """Field of an earlier release under the same apiVersion → the field of this level that holds it today."""
 
 
 AnyLevel = TypeVar("AnyLevel", bound=Level)
@@ -47,6 +49,8 @@ class Findings:
     """Each as an item of `trainmaster.convertedFrom.substitutions`."""
     origins: dict[str, str] = field(default_factory=dict)
     """Path in the job file → path in the manifest that it was made from."""
+    moved: dict[str, str] = field(default_factory=dict)
+    """Path of a field in today's release → its path in the manifest, which is of an earlier one."""
 
     def read(self, value: object, path: str, level: type[AnyLevel]) -> AnyLevel:
         """Return the level at `path`, without the fields that have a problem."""
@@ -55,7 +59,7 @@ class Findings:
                 self.refuse(path, f"must be a mapping, not {quoted(value)}", f"{path}: {{…}}")
             return level()
         known: dict[str, Any] = {}
-        for name, item in value.items():
+        for name, item in self._as_today(value, path, level).items():
             if item is None:
                 continue
             if name in level.dropped:
@@ -68,7 +72,7 @@ class Findings:
         return self._validate(known, path, level)
 
     def refuse(self, path: str, problem: str, example: str) -> None:
-        self.problems.append(Problem(path, problem, example))
+        self.problems.append(Problem(self._written(path), problem, example))
 
     def drop(self, path: str, value: object, reason: str) -> None:
         """List a field that has no effect here."""
@@ -79,7 +83,7 @@ class Findings:
         """List something that the job gets in another form than the manifest requests."""
         text = requested if isinstance(requested, str) else json.dumps(requested, ensure_ascii=False)
         shown = text if len(text) <= _REQUESTED_CHARS_MAX else f"{text[:_REQUESTED_CHARS_MAX]}…"
-        item = {"field": path, "requested": shown, "replacement": replacement, "reason": reason}
+        item = {"field": self._written(path), "requested": shown, "replacement": replacement, "reason": reason}
         if item not in self.substitutions:
             self.substitutions.append(item)
 
@@ -96,7 +100,27 @@ class Findings:
         longest = max(matches, key=len)
         rest = problem.field[len(longest) :].lstrip(".")
         text = f"leads to {rest} of the job file, which {problem.problem}" if rest else problem.problem
-        return Problem(self.origins[longest], text, problem.example)
+        return Problem(self._written(self.origins[longest]), text, problem.example)
+
+    def _as_today(self, value: Mapping[str, Any], path: str, level: type[Level]) -> dict[str, Any]:
+        """Return the mapping with each field of an earlier release where today's release has it."""
+        today = {name: item for name, item in value.items() if name not in level.moved}
+        for name, holder in level.moved.items():
+            others = today.get(holder) or {}
+            if value.get(name) is None or not isinstance(others, Mapping):
+                continue
+            self.moved[f"{path}.{holder}.{name}"] = f"{path}.{name}"
+            if name in others:
+                self.refuse(f"{path}.{name}", f"is given under {holder} as well", "give it once")
+            today[holder] = {**others, name: value[name]}
+        return today
+
+    def _written(self, path: str) -> str:
+        """Return the path as the manifest has it."""
+        for today, written in self.moved.items():
+            if f"{path}.".startswith((f"{today}.", f"{today}[")):
+                return written + path[len(today) :]
+        return path
 
     def _validate(self, known: dict[str, Any], path: str, level: type[AnyLevel]) -> AnyLevel:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from trainmaster.core.machines.tpus import TPU_VMS
+from trainmaster.core.machines.tpus import CHIPS_PER_HOST, TPU_VMS
 from trainmaster.jobspec.manifests.findings import Count, Findings, Level
 from trainmaster.jobspec.manifests.job_file import Manifest, ManifestContent
 from trainmaster.jobspec.manifests.pods import Pod, convert_pod
@@ -63,6 +63,8 @@ class ReplicatedJob(Level):
     name: str = ""
     replicas: Count = 1
     template: Mapping[str, Any] = {}
+    network: Mapping[str, Any] | None = None
+    """Of JobSet 0.1, where each replicated job had its own."""
 
     dropped: ClassVar[Mapping[str, str]] = {"groupName": "Environment variables describe the whole job."}
     refused: ClassVar[Mapping[str, str]] = {"dependsOn": "submit the jobs one after another"}
@@ -103,6 +105,8 @@ class Group:
     replicas: int
     batch: BatchJob
     batch_path: str
+    subdomain: str = ""
+    """Subdomain of its pods; empty: that of the JobSet."""
 
     @property
     def pods(self) -> int:
@@ -133,10 +137,11 @@ def convert_groups(
     program, where a pod has several.
     """
     network = findings.read(fields.network, "spec.network", Network)
-    subdomain = re.escape(network.subdomain or manifest.name)
+    own = [group.subdomain for group in groups if group.subdomain]
+    subdomain = "|".join(map(re.escape, [network.subdomain or manifest.name, *own]))
     jobs = "|".join(re.escape(group.name) for group in groups)
     hosts = re.compile(
-        rf"\b{re.escape(manifest.name)}-(?P<id>(?:{jobs})-[0-9]+-[0-9]+)(?:\.{subdomain}(?:\.[a-z0-9.-]*[a-z0-9])?)?"
+        rf"\b{re.escape(manifest.name)}-(?P<id>(?:{jobs})-[0-9]+-[0-9]+)(?:\.(?:{subdomain})(?:\.[a-z0-9.-]*[a-z0-9])?)?"
     )
     pods = sum(group.pods for group in groups)
     index_is_rank = len(groups) == 1 and groups[0].replicas == 1
@@ -179,7 +184,8 @@ def read_group(value: Mapping[str, Any], path: str, findings: Findings) -> Group
     if batch.completions not in (None, batch.parallelism):
         problem = f"is {batch.completions}, and parallelism is {batch.parallelism}; all replicas run together"
         findings.refuse(f"{batch_path}.completions", problem, str(batch.parallelism))
-    return Group(job.name, path, job.replicas, batch, batch_path)
+    subdomain = findings.read(job.network, f"{path}.network", Network).subdomain or ""
+    return Group(job.name, path, job.replicas, batch, batch_path, subdomain)
 
 
 def _replicas(group: Group, pod: Pod, findings: Findings) -> int:
@@ -189,9 +195,14 @@ def _replicas(group: Group, pod: Pod, findings: Findings) -> int:
         return group.pods
     table = machine.generation_table
     size = table.size_of(str(topology))
-    if size is not None and table.hosts(size) != group.batch.parallelism:
-        problem = f"is {group.batch.parallelism}, but a slice of the topology {topology} has {table.hosts(size)} hosts"
-        findings.refuse(f"{group.batch_path}.parallelism", problem, str(table.hosts(size)))
+    hosts_of_manifest = size and (
+        table.hosts(size),
+        table.chips(size) // CHIPS_PER_HOST,
+    )  # GKE splits 2x4 into two hosts
+    if hosts_of_manifest and group.batch.parallelism not in hosts_of_manifest:
+        hosts = hosts_of_manifest[0]
+        problem = f"is {group.batch.parallelism}, but a slice of the topology {topology} has {hosts} hosts"
+        findings.refuse(f"{group.batch_path}.parallelism", problem, str(hosts))
     return group.replicas
 
 

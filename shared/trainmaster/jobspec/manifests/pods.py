@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_UP, Decimal
 from typing import Any, Final
@@ -12,6 +12,7 @@ from trainmaster.jobspec.manifests.environment import Names, convert_environment
 from trainmaster.jobspec.manifests.findings import Findings
 from trainmaster.jobspec.manifests.machines import GIB, GPU_LABELS, TPU_FAMILIES, Demand, parse_quantity, select_machine
 from trainmaster.jobspec.manifests.pod_fields import ContainerFields, PodSpec, PodTemplate, Resources
+from trainmaster.jobspec.manifests.volumes import check_volumes
 
 GPU: Final = "nvidia.com/gpu"
 TPU: Final = "google.com/tpu"
@@ -59,12 +60,12 @@ def convert_pod(
     """
     spec_path = f"{path}.spec"
     pod = findings.read(findings.read(template, path, PodTemplate).spec, spec_path, PodSpec)
-    _check_volumes(pod.volumes, f"{spec_path}.volumes", findings)
     index = _find_container(pod, spec_path, container_name, findings)
     if index is None:
         return None
     container_path = f"{spec_path}.containers[{index}]"
     container = findings.read(pod.containers[index], container_path, ContainerFields)
+    check_volumes(pod.volumes, container, f"{spec_path}.volumes", findings)
     resources = findings.read(container.resources, f"{container_path}.resources", Resources)
     requests = {**resources.requests, **resources.limits, **_cpu_and_memory(resources)}
     labels = pod.node_selector
@@ -173,6 +174,11 @@ def _tpu_machine(
     if machine not in TPU_VMS:
         example = ", ".join(str(vm.chips) for name, vm in TPU_VMS.items() if name.startswith(family))
         findings.refuse(f"{resources_path}.limits[{TPU}]", f"is {chips}, which no host of this type has", example)
+    elif (size := TPU_VMS[machine].generation_table.size_of(topology)) and not TPU_VMS[machine].is_host_of(size):
+        whole = next(name for name, vm in TPU_VMS.items() if name.startswith(family) and vm.is_host_of(size))
+        reason = f"Cloud TPU has no other hosts for the topology {topology}; the program of a host gets all its chips."
+        findings.substitute(f"{resources_path}.limits[{TPU}]", str(chips), whole, reason)
+        machine = whole
     return {"machineType": machine, "tpuTopology": topology}
 
 
@@ -201,14 +207,6 @@ def _check_labels(labels: Mapping[str, str], path: str, findings: Findings) -> N
             findings.drop(
                 f"{path}[{name}]", value, "It selects among the nodes of a cluster; jobs here create their VMs."
             )
-
-
-def _check_volumes(volumes: Sequence[Mapping[str, Any]], path: str, findings: Findings) -> None:
-    for index, volume in enumerate(volumes):
-        kinds = [name for name in volume if name != "name"]
-        if kinds != ["emptyDir"]:
-            problem = f"is a volume of the kind {' '.join(kinds) or 'none'}; only emptyDir is supported"
-            findings.refuse(f"{path}[{index}]", problem, "read from and write to Cloud Storage (gs://…)")
 
 
 def _number(value: object, path: str, findings: Findings) -> Decimal:

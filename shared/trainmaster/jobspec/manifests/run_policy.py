@@ -23,6 +23,13 @@ class RunPolicy(Level):
     }
 
 
+UNDER_SPEC: Final = dict.fromkeys(
+    (*RunPolicy.dropped, "activeDeadlineSeconds", "backoffLimit", "schedulingPolicy"), "runPolicy"
+)
+"""Fields that stood directly under `spec`. Source: the v1 types of tf-operator 0.7 to 1.1, pytorch-operator 0.5 to 0.7,
+xgboost-operator 0.1 and mpi-operator 0.2."""
+
+
 class SchedulingPolicy(Level):
     min_available: int | None = None
     schedule_timeout_seconds: Count | None = None

@@ -14,7 +14,7 @@ from trainmaster.jobspec.manifests.findings import Findings, Level
 from trainmaster.jobspec.manifests.job_file import Manifest, ManifestContent
 from trainmaster.jobspec.manifests.pods import convert_pod
 from trainmaster.jobspec.manifests.roles import Role, TaskType, restart_fields, scheduling, split_first
-from trainmaster.jobspec.manifests.run_policy import RunPolicy, check_run_policy
+from trainmaster.jobspec.manifests.run_policy import UNDER_SPEC, RunPolicy, check_run_policy
 from trainmaster.jobspec.manifests.torch_environment import ElasticPolicy, elastic_variables, torch_variables
 
 POLICIES: Final = ("Always", "OnFailure", "Never", "ExitCode")
@@ -61,6 +61,8 @@ class JobFields(Level):
     pytorch_replica_specs: Mapping[str, Any] = {}
     tf_replica_specs: Mapping[str, Any] = {}
     xgb_replica_specs: Mapping[str, Any] = {}
+
+    moved: ClassVar[Mapping[str, str]] = UNDER_SPEC
 
 
 def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
@@ -117,9 +119,9 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
 def _read_fields(manifest: Manifest, findings: Findings, *own: str) -> JobFields:
     """Return the fields of `spec`; those of other kinds are refused."""
     for name in manifest.spec:
-        if name != "runPolicy" and name not in own:
+        if name not in ("runPolicy", *UNDER_SPEC, *own):
             findings.refuse(f"spec.{name}", f"is not a field of {manifest.kind}", f"one of runPolicy, {', '.join(own)}")
-    kept = {name: value for name, value in manifest.spec.items() if name in ("runPolicy", *own)}
+    kept = {name: value for name, value in manifest.spec.items() if name in ("runPolicy", *UNDER_SPEC, *own)}
     return findings.read(kept, "spec", JobFields)
 
 
@@ -191,6 +193,8 @@ class MpiFields(Level):
     run_policy: Mapping[str, Any] = {}
     slots_per_worker: int = 1
     run_launcher_as_worker: bool = False
+
+    moved: ClassVar[Mapping[str, str]] = UNDER_SPEC
 
     dropped: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation"),

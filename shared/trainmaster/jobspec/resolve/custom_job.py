@@ -11,6 +11,7 @@ from typing import Final
 
 from trainmaster.core.model.plan import Dialect, Substitution, Variable
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.jobspec.catalog.machine_types import VERTEX_TPU_TYPES
 from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
 from trainmaster.jobspec.fields.programs import check_directory, require
 from trainmaster.jobspec.formats.extension import Extension, SpotUse
@@ -107,6 +108,7 @@ def _request_role(index: int, pool: WorkerPoolSpec, task_type: TaskType, problem
         accelerator=request_accelerator(machine.accelerator_type, machine.accelerator_count),
         topology=machine.tpu_topology,
         disk=pool.disk_spec,
+        tpu_types=VERTEX_TPU_TYPES,
     )
 
 

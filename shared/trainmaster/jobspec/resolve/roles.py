@@ -49,7 +49,8 @@ def request_roles(
         _check_custom(roles, problems)
     else:
         _refuse_custom_fields(roles, problems)
-    return tuple(role for role in _move_to_tpu_host(roles, problems, substitutions) if role.count > 0)
+    roles = _move_to_tpu_host(roles, training.scale_tier, problems, substitutions)
+    return tuple(role for role in roles if role.count > 0)
 
 
 def _all_roles(training: TrainingInput, primary: TaskType) -> tuple[RoleRequest, ...]:
@@ -141,15 +142,14 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
 
 
 def _move_to_tpu_host(
-    roles: tuple[RoleRequest, ...], problems: Problems, substitutions: list[Substitution]
+    roles: tuple[RoleRequest, ...],
+    tier: ScaleTier | None,
+    problems: Problems,
+    substitutions: list[Substitution],
 ) -> tuple[RoleRequest, ...]:
     """Replace a master that drives a Cloud TPU (workerType cloud_tpu) by one primary replica on the TPU's host."""
     master, worker, *others = roles
-    if master.tier is not None and master.is_tpu:
-        requested = f"BASIC_TPU ({_tpu_name(None)}, driven by n1-standard-4)"
-        field = problems.spelled_path(_TIER_PATH)
-        substitutions.append(Substitution(field, requested, _TPU_HOST, _TPU_HOST_REASON))
-    drives_tpu = worker.machine in TPU_MACHINES and worker.count != 0 and not master.is_tpu
+    drives_tpu = worker.machine_type in TPU_MACHINES and worker.count != 0 and not master.is_tpu
     if not drives_tpu or problems.has_any_at(worker.paths.count):
         return roles
     if worker.count != 1:
@@ -159,8 +159,9 @@ def _move_to_tpu_host(
         if role.count > 0:
             problem = f"must be 0 for a job with {worker.machine}: the TPU's host runs the whole program"
             problems.add(role.paths.count, problem, 0)
-    requested = f"{worker.machine} ({_tpu_name(worker.accelerator)}), driven by {master.machine}"
-    field = problems.spelled_path(worker.paths.machine)
+    name = tier if worker.tier else worker.machine_type
+    requested = f"{name} ({_tpu_name(worker.accelerator)}), driven by {master.machine_type}"
+    field = problems.spelled_path(_TIER_PATH if worker.tier else worker.paths.machine)
     substitutions.append(Substitution(field, requested, _TPU_HOST, _TPU_HOST_REASON))
     return (replace(worker, task_type=master.task_type, count=1, disk=None),)
 

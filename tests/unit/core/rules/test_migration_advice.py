@@ -32,6 +32,29 @@ def error(type_: str, message: str) -> ProgramError:
         (error("AttributeError", "module 'tensorflow' has no attribute 'placeholder'"), "tensorflow.compat.v1"),
         (error("ModuleNotFoundError", "No module named 'tensorflow.contrib'"), "no `tf.contrib`"),
         (error("AttributeError", "module 'numpy' has no attribute 'float'.\n`np.float` was"), "write `float`"),
+        *(
+            (error(type_, message), "TF_USE_LEGACY_KERAS")
+            for type_, message in (
+                (
+                    "ValueError",
+                    "Attempt to convert a value (PerReplica:{\n  0: tf.Tensor(1.0)\n}) with an unsupported type",
+                ),
+                ("ValueError", "Argument(s) not recognized: {'lr': 0.1}"),
+                ("ImportError", "`keras.optimizers.legacy` is not supported in Keras 3. When using `tf.keras`, to"),
+                ("ValueError", "The `save_format` argument is deprecated in Keras 3. Please remove this argument"),
+                ("ValueError", "File format not supported: filepath=/m. Keras 3 only supports V3 `.keras` files"),
+                ("ValueError", "Invalid filepath extension for saving. Please add either a `.keras` extension"),
+                ("ValueError", "The filepath provided must end in `.keras` (Keras model format). Received: /tmp/ck"),
+                ("ValueError", "The filename must end in `.weights.h5`. Received: filepath=/tmp/w"),
+                ("ValueError", "Unrecognized keyword arguments passed to Dense: {'batch_input_shape': (None, 2)}"),
+                ("ValueError", "A KerasTensor cannot be used as input to a TensorFlow function. A KerasTensor is"),
+                ("TypeError", "TensorFlowTrainer.fit() got an unexpected keyword argument 'workers'"),
+                ("AttributeError", "'Sequential' object has no attribute 'fit_generator'"),
+                ("AttributeError", "'Adam' object has no attribute 'lr'"),
+                ("AttributeError", "module 'keras._tf_keras.keras.layers' has no attribute 'experimental'"),
+                ("AttributeError", "module 'keras.utils' has no attribute 'multi_gpu_model'"),
+            )
+        ),
     ],
 )
 def test_failure_of_a_program_of_the_past_is_answered_with_the_change(raised: ProgramError, expected: str) -> None:
@@ -42,6 +65,7 @@ def test_failure_of_a_program_of_the_past_is_answered_with_the_change(raised: Pr
     ("output", "expected"),
     [
         ("ERROR: No matching distribution found for tensorflow==2.11.0", "remove the pin"),
+        ("    The user requested (constraint) tensorflow==2.20.1\nERROR: ResolutionImpossible", "runtimeVersion"),
         ("ERROR: Package 'trainer' requires a different Python: 3.12.3 not in '<3.8,>=3.6'", "python_requires"),
     ],
 )

@@ -1,0 +1,75 @@
+"""The runtime's builds of frameworks, which drive the VM's accelerator, and which no package may replace.
+
+A framework has several distributions that contain the same modules: ``tensorflow`` and ``tensorflow-tpu``. pip does not
+know that, and would install one over the other. Each other name therefore gets a record of an installed distribution,
+without files, of the same version. A constraint then keeps pip from installing another version or build of any of them;
+it fails with the requirement and the constraint.
+"""
+
+from __future__ import annotations
+
+import re
+import site
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FRAMEWORKS = (
+    ("tensorflow", "tensorflow-tpu", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tf-nightly"),
+    ("torch",),
+    ("torchvision",),
+    ("torchaudio",),
+    ("torch-xla",),
+    ("jax",),
+    ("jaxlib",),
+    ("libtpu",),
+    ("xgboost", "xgboost-cpu"),
+)
+"""Names of each framework's distributions, as PEP 503 normalizes them."""
+
+
+def normalize(name: str) -> str:
+    """Source: PEP 503."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def is_framework(requirement: str) -> bool:
+    name = re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0]
+    return any(normalize(name) in names for names in FRAMEWORKS)
+
+
+def versions_to_keep(installed: Mapping[str, str]) -> dict[str, str]:
+    """Return the version that each name of an installed framework keeps, by normalized name.
+
+    `installed`: versions by normalized name. Another name of a framework has the version of the installed one. A build
+    for CPUs alone may be replaced by one for accelerators.
+    """
+    kept: dict[str, str] = {}
+    for names in FRAMEWORKS:
+        present = [name for name in names if name in installed and not name.endswith("-cpu")]
+        kept.update({name: installed.get(name, installed[present[0]]) for name in names if present})
+    return kept
+
+
+def keep_builds(folder: Path) -> Sequence[str]:
+    """Record the other names of the installed frameworks. Return pip's options that keep all of them.
+
+    `folder`: where the file of constraints is written. May be repeated.
+    """
+    path = [site.getusersitepackages(), *sys.path]  # Python adds the former only if it exists at the start
+    found = [(item.metadata["Name"], item.version) for item in metadata.distributions(path=path)]
+    installed = {normalize(name): version for name, version in reversed(found) if name}
+    kept = versions_to_keep(installed)
+    for name in kept.keys() - installed.keys():
+        record = Path(site.getusersitepackages()) / f"{name.replace('-', '_')}-{kept[name]}.dist-info"
+        record.mkdir(parents=True, exist_ok=True)
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {kept[name]}\n"
+        (record / "METADATA").write_text(text, encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "frameworks.txt"
+    file.write_text("".join(f"{name}=={version}\n" for name, version in sorted(kept.items())), encoding="utf-8")
+    return ["--constraint", str(file)] if kept else []
