@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
-import runpy
 import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NoReturn
 
 from trainmaster_emulators.process import exec_with_parent
@@ -19,7 +21,10 @@ STDIN, STDOUT, STDERR = range(3)
 
 
 class ForkedModule:
-    """The process of `python -m MODULE ARG…`, with the methods of `subprocess.Popen` that a running service uses."""
+    """The process of `python -m MODULE ARG…`, with the methods of `subprocess.Popen` that a running service uses.
+
+    The module has a function `main`, which returns the exit status.
+    """
 
     def __init__(self, argv: list[str], environment: Mapping[str, str], output: int, kept: int) -> None:
         """`output`: descriptor for what the module prints. `kept`: the other descriptor that the module inherits."""
@@ -53,13 +58,13 @@ def _run(argv: list[str], environment: Mapping[str, str], output: int, kept: int
         os.dup2(os.open(os.devnull, os.O_RDONLY), STDIN)
         os.dup2(output, STDOUT)
         os.dup2(output, STDERR)
-        os.closerange(STDERR + 1, kept)
-        os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+        for descriptor in {int(path.name) for path in Path("/proc/self/fd").iterdir()} - {STDIN, STDOUT, STDERR, kept}:
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed
+                os.close(descriptor)
         os.environ.clear()
         os.environ.update(environment)
         sys.argv = argv[2:]
-        runpy.run_module(argv[2], run_name="__main__", alter_sys=True)
-        status = 0
+        status = importlib.import_module(argv[2]).main()
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:  # noqa: BLE001 - what the interpreter would do at the end of a process
