@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.support.memory_resources import MemoryResources
 from tests.support.serving import serving
 from trainmaster.core.intake.registry_images import RegistryImage
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.resource_lookup import GoogleResources
-from trainmaster.memory.resources import MemoryResources
 from trainmaster.ports import Existence, Resources
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.services import iam

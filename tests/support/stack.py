@@ -12,21 +12,24 @@ The fixtures do not change the environment of the test process: a test that need
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
 from trainmaster_emulators.process import processes, service
 from trainmaster_emulators.process import state as states
 from trainmaster_emulators.process.backends import require_backend
-from trainmaster_emulators.process.state import StackConfig, StackState
+from trainmaster_emulators.process.loopback import CallError
+from trainmaster_emulators.process.state import StackConfig, StackError, StackState
 from trainmaster_emulators.realism.call_access import read_refusals
 from trainmaster_emulators.services import firestore, grpc_gate, http_gate, pubsub, storage
 from trainmaster_emulators.stack import client_configuration
@@ -44,6 +47,10 @@ def {name}(request):
         file.write(request.get_data(as_text=True) + "\\n")
     return "", 204
 """
+
+TAIL_LINES = 40
+NOISE = re.compile(r"^\tat |orwarding key: |: Detected (non-)?HTTP|(StubMethodHandler handle|channelRead)$")
+"""Lines of Google's emulators: frames of tracebacks, and what each request writes."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,15 @@ class LocalStack:
         """Return what a service has printed."""
         return Path(self.state.services[service].log).read_text(encoding="utf-8", errors="replace")
 
+    def tails(self) -> str:
+        """Return the latest lines of all logs, and the dead letters, for the message of a failed test."""
+        letters = [f"{letter['attributes']} {letter['data']!r}" for letter in self.pubsub.pull(pubsub.DEAD_LETTER)]
+        texts = {"dead letters": letters}
+        for log in sorted((self.state_dir / states.LOGS).glob("*.log")):
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            texts[log.name] = [line for line in lines if not NOISE.search(line)][-TAIL_LINES:]
+        return "\n".join(f"--- {name}\n" + "\n".join(lines) for name, lines in texts.items() if lines)
+
     def run(self, *argv: str, home: Path | None = None, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run a program in the environment that `eval "$(trainmaster local env)"` makes."""
         variables = {**clean_environment(), **self.environment}
@@ -89,7 +105,30 @@ class LocalStack:
 @contextmanager
 def local_stack(state_dir: Path, config: StackConfig) -> Iterator[LocalStack]:
     with stacks.running_stack(state_dir, config):
-        yield LocalStack(state_dir)
+        stack = LocalStack(state_dir)
+        try:
+            yield stack
+        except Exception as error:
+            error.add_note(stack.tails())
+            raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the stack's logs to the report of a failed test: they are deleted with the folder of the session."""
+    report = yield
+    values = getattr(item, "funcargs", {}).values()
+    stack = next((found for found in (getattr(value, "stack", value) for value in values) if is_stack(found)), None)
+    if report.when == "call" and report.failed and stack is not None:
+        try:
+            report.sections.append(("the stack", stack.tails()))
+        except (OSError, StackError, CallError) as error:
+            report.sections.append(("the stack", f"cannot be read: {error}"))
+    return report
+
+
+def is_stack(value: object) -> TypeGuard[LocalStack]:
+    return isinstance(value, LocalStack)
 
 
 def recording_functions(folder: Path) -> Path:

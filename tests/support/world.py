@@ -12,6 +12,7 @@ from itertools import product
 import pytest
 
 from tests.support.jobs import START, a_spec
+from tests.support.memory_resources import MemoryResources
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job
@@ -29,7 +30,6 @@ from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.resources import MemoryResources
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
 from trainmaster.ports import AdmissionToken, Bus, Loaded, Suggester

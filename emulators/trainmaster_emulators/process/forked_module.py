@@ -2,64 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
-import runpy
 import signal
-import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
 from trainmaster_emulators.process import exec_with_parent
 
-POLL_S: Final = 0.02
-STDIN, STDOUT, STDERR = range(3)
+STANDARD_STREAMS = {0, 1, 2}
 
 
-class ForkedModule:
-    """The process of `python -m MODULE ARG…`, with the methods of `subprocess.Popen` that a running service uses."""
+def run(argv: list[str], environment: Mapping[str, str], kept: int, parent: int) -> NoReturn:
+    """Run `python -m MODULE ARG…` in the child process of a Popen, as its `preexec_fn`, and end the process.
 
-    def __init__(self, argv: list[str], environment: Mapping[str, str], output: int, kept: int) -> None:
-        """`output`: descriptor for what the module prints. `kept`: the other descriptor that the module inherits."""
-        parent = os.getpid()
-        self._status: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            _run(argv, environment, output, kept, parent)
-
-    def poll(self) -> int | None:
-        if self._status is None and (ended := os.waitpid(self.pid, os.WNOHANG)) != (0, 0):
-            self._status = os.waitstatus_to_exitcode(ended[1])
-        return self._status
-
-    def wait(self, timeout: float = float("inf")) -> int:
-        deadline = time.monotonic() + timeout
-        while (status := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-            time.sleep(POLL_S)
-        return status
-
-
-def _run(argv: list[str], environment: Mapping[str, str], output: int, kept: int, parent: int) -> NoReturn:
+    The module has a function `main`, which returns the exit status. `kept`: a descriptor that it inherits. The parent
+    sees that the pipe of its Popen closes, and takes it for a successful exec.
+    """
     status = 1
     try:
         exec_with_parent.end_with_parent(signal.SIGKILL, parent)
-        os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), STDIN)
-        os.dup2(output, STDOUT)
-        os.dup2(output, STDERR)
-        os.closerange(STDERR + 1, kept)
-        os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+        for descriptor in {int(path.name) for path in Path("/proc/self/fd").iterdir()} - {*STANDARD_STREAMS, kept}:
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed
+                os.close(descriptor)
         os.environ.clear()
         os.environ.update(environment)
         sys.argv = argv[2:]
-        runpy.run_module(argv[2], run_name="__main__", alter_sys=True)
-        status = 0
+        status = importlib.import_module(argv[2]).main()
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:  # noqa: BLE001 - what the interpreter would do at the end of a process

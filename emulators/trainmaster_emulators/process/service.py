@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -9,11 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from trainmaster_emulators.process import exec_with_parent, processes
-from trainmaster_emulators.process.forked_module import ForkedModule
+from trainmaster_emulators.process import exec_with_parent, forked_module, processes
 from trainmaster_emulators.process.loopback import responds
 from trainmaster_emulators.process.state import StackError
 
@@ -68,19 +69,19 @@ class Running:
         """Start the process, also when an earlier one has ended."""
         kept = [self._socket.fileno()] if self._socket is not None else []
         argv = [*self.service.argv, *(f"--fd={number}" for number in kept)]
+        fork = (
+            partial(forked_module.run, argv, self._environment, kept[0], os.getpid()) if kept and self._forks else None
+        )
         with self.log.open("ab") as output:
-            self._process: ForkedModule | subprocess.Popen[bytes] = (
-                ForkedModule(argv, self._environment, output.fileno(), kept[0])
-                if kept and self._forks
-                else subprocess.Popen(
-                    exec_with_parent.command(argv),
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    pass_fds=kept,
-                )
+            self._process = subprocess.Popen(
+                exec_with_parent.command(argv),
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=kept,
+                preexec_fn=fork,  # noqa: PLW1509 - this process has no other thread
             )
         self.pid = self._process.pid
         self.started_at = processes.started_at(self.pid) or time.time()

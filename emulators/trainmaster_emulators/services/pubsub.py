@@ -38,8 +38,8 @@ class Delivery:
 
 DELIVERY: Final = Delivery(attempts_max=100)
 """The maximum that Pub/Sub allows. The emulator redelivers every second (measured), so a message survives 100 seconds
-without a running function. Messages that can never succeed do not wait so long: the functions publish them to the
-dead-letter topic with the reason."""
+of failures. While a function restarts, the message waits in the function's socket. Messages that can never succeed do
+not wait so long: the functions publish them to the dead-letter topic with the reason."""
 DELIVERY_BY_FUNCTION: Final = {"provision": Delivery(attempts_max=100, ack_deadline_s=120)}
 """`provision` makes calls that take longer."""
 

@@ -34,8 +34,8 @@ UPDATE_S: Final = 5.0
 SETTLED: Final = 6
 """Updates after which the page has its largest size."""
 CPU_SHARE_MAX: Final = 30.0
-CLOCK: Final = "% of a core"
-"""Chromium measures the time of tasks by the clock."""
+REPETITIONS: Final = 3
+BUSY: Final = "% of a core"
 GROWTH_MIB_MAX: Final = 5.0
 _OBSERVE: Final = """
 window.shift = 0;
@@ -114,7 +114,7 @@ def test_server_keeps_its_budgets(site: LargeConsole) -> None:
 
 def test_following_a_log_keeps_its_budgets_of_space(page: Page, site: LargeConsole) -> None:
     figures = measure_following(page, site, UPDATES)
-    check({name: figure for name, figure in figures.items() if figure.unit != CLOCK})
+    check({name: figure for name, figure in figures.items() if figure.unit != BUSY})
 
 
 @pytest.mark.heavy
@@ -131,12 +131,19 @@ def page_figures(page: Page) -> Figures:
 
 
 def measure_page(page: Page, name: str, path: str) -> Figures:
-    """Return times, and the layout shift and the longest task of opening the page and of some polls."""
+    """Return times, and the layout shift and the longest task of opening the page and of some polls.
+
+    The shortest of several times: other programs on the machine only add to them.
+    """
     page.goto(path)
-    page.goto(path)
-    paint, drawn = page.evaluate(_PAINT)
-    page.wait_for_timeout(POLLS_WAIT_MS)
-    shift, task = page.evaluate("[window.shift, Math.max(...window.tasks)]")
+    measured = []
+    for _ in range(REPETITIONS):
+        page.goto(path)
+        times = page.evaluate(_PAINT)
+        page.wait_for_timeout(POLLS_WAIT_MS)
+        measured.append((*times, *page.evaluate("[Math.max(...window.tasks), window.shift]")))
+    paint, drawn, task, _ = map(min, zip(*measured, strict=True))
+    shift = max(values[-1] for values in measured)
     return {
         f"console: first paint, {name}": Figure(paint, "ms", value_max=_paint_max(name)),
         f"console: drawn, {name}": Figure(drawn, "ms", value_max=_paint_max(name) + 700.0),
@@ -158,7 +165,7 @@ def measure_following(page: Page, site: LargeConsole, updates: int) -> Figures:
     page.goto("/jobs/small/logs")
     page.get_by_role("button", name="Follow").click()
     client = page.context.new_cdp_session(page)
-    client.send("Performance.enable")
+    client.send("Performance.enable", {"timeDomain": "threadTicks"})  # CPU time of the thread
     site.log.growth = FOLLOWED_LINES
     _wait_for_updates(page, SETTLED)
     first, busy_s = _heap_mib(client), _task_s(client)
@@ -172,7 +179,7 @@ def measure_following(page: Page, site: LargeConsole, updates: int) -> Figures:
         "[document.querySelectorAll('.log tbody tr').length, document.querySelectorAll('#gap').length]"
     )
     return {
-        "console: following, main thread": Figure(100 * busy_s / (followed * UPDATE_S), CLOCK, value_max=CPU_SHARE_MAX),
+        "console: following, main thread": Figure(100 * busy_s / (followed * UPDATE_S), BUSY, value_max=CPU_SHARE_MAX),
         "console: following, heap": Figure(last, "MiB"),
         "console: following, growth of the heap": Figure(last - first, "MiB", value_max=GROWTH_MIB_MAX),
         "console: following, lines on the page": Figure(rows, "lines", value_max=5_000.0),

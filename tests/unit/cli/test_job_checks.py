@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.jobs import a_plan, a_spec
+from tests.support.memory_resources import MemoryResources
 from trainmaster.cli.doctor import job_checks
 from trainmaster.cli.doctor.findings import Finding, Status
 from trainmaster.cli.main import app
@@ -20,7 +21,6 @@ from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspected_resources import Quota
 from trainmaster.gcp.tools.inspection import Endpoints, Inspection
 from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.resources import MemoryResources
 from trainmaster.settings import Settings
 from trainmaster.wiring import intake_deps as resources_wiring
 from trainmaster.wiring import objects as objects_wiring

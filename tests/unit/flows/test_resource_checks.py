@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.jobs import a_spec
+from tests.support.memory_resources import MemoryResources
 from tests.support.world import World
 from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.intake.job_files import UploadedObject
@@ -17,7 +18,6 @@ from trainmaster.core.model.plan import Substitution
 from trainmaster.errors import PermanentError
 from trainmaster.flows import upload
 from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.resources import MemoryResources
 from trainmaster.messaging import topics
 
 IMAGE = "us-docker.pkg.dev/my-project/training/trainer:1"
