@@ -118,7 +118,7 @@ resource "google_monitoring_alert_policy" "orphans" {
     display_name = "provision found one"
 
     condition_matched_log {
-      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=\"${module.function["provision"].name}\" jsonPayload.message:\"orphan found\""
+      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=\"${module.function["provision"].name}\" jsonPayload.action=\"orphan_found\""
     }
   }
 
@@ -143,7 +143,7 @@ resource "google_monitoring_alert_policy" "unreadable_job" {
     display_name = "a function could not read its document"
 
     condition_matched_log {
-      filter = "resource.type=\"cloud_run_revision\" jsonPayload.message:\"unreadable job\""
+      filter = "resource.type=\"cloud_run_revision\" jsonPayload.action=\"unreadable_job\""
     }
   }
 

@@ -73,8 +73,9 @@ resource "google_monitoring_alert_policy" "failed_job" {
     display_name = "a job failed"
 
     condition_matched_log {
-      filter           = "resource.type=\"cloud_run_revision\" resource.labels.service_name=~\"^trainmaster-\" jsonPayload.action=\"fail_job\" jsonPayload.duplicate=false"
-      label_extractors = { job = "EXTRACT(jsonPayload.job_id)", reason = "EXTRACT(jsonPayload.reason)" }
+      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=~\"^trainmaster-\" jsonPayload.action=\"fail_job\" jsonPayload.duplicate=false"
+      # Programs can write entries with these fields (roles/logging.logWriter), and so send mails, but none with a sentence of theirs.
+      label_extractors = { job = "REGEXP_EXTRACT(jsonPayload.job_id, \"^([A-Za-z][A-Za-z0-9_-]*)$\")", reason = "REGEXP_EXTRACT(jsonPayload.reason, \"^([a-z_]+)$\")" }
     }
   }
 

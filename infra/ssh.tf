@@ -1,6 +1,7 @@
 # Shells on training VMs, for `trainmaster ssh`. Off by default: without `ssh_users` nothing here exists. docs/ssh.md
 
 locals {
+  training_vms_only = "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}').startsWith('tm-')"
   ssh_networks = merge(
     { trainmaster = google_compute_network.this.name },
     { for name, network in google_compute_network.walled : network.name => network.name },
@@ -42,6 +43,12 @@ resource "google_project_iam_member" "ssh_login" {
   role     = "roles/compute.osLogin"
   member   = each.value
 
+  # As for `provision` (iam.tf): other VMs of the project are not Trainmaster's. One without a service account would need no further grant.
+  condition {
+    title      = "training VMs only"
+    expression = local.training_vms_only
+  }
+
   depends_on = [time_sleep.apis]
 }
 
@@ -50,6 +57,12 @@ resource "google_project_iam_member" "ssh_sudo" {
   project  = var.project
   role     = "roles/compute.osAdminLogin"
   member   = each.value
+
+  # As for `provision` (iam.tf): other VMs of the project are not Trainmaster's. One without a service account would need no further grant.
+  condition {
+    title      = "training VMs only"
+    expression = local.training_vms_only
+  }
 
   depends_on = [time_sleep.apis]
 }

@@ -54,6 +54,11 @@ variable "worker_project_roles" {
     condition     = alltrue(flatten([for roles in values(var.worker_project_roles) : [for role in roles : !contains(["roles/owner", "roles/editor", "roles/viewer"], role)]]))
     error_message = "worker_project_roles must not contain roles/owner, roles/editor or roles/viewer: every program could then use everything in the project. Name the roles of the services that programs use."
   }
+
+  validation {
+    condition     = alltrue([for role in lookup(var.worker_project_roles, var.project, []) : !can(regex("^roles/(datastore|firebase|pubsub|iam|resourcemanager|run|cloudfunctions|cloudscheduler|cloudbuild|compute|tpu|storage|secretmanager|logging[.](admin|configWriter)|serviceusage)", role)) || can(regex("[Vv]iewer$|[.]objectViewer$", role))])
+    error_message = "worker_project_roles must not contain, for the installation's own project, roles of the services that Trainmaster consists of, such as roles/datastore.user or roles/pubsub.publisher: every program could then do what the functions do. Grant a role on one resource instead, such as a topic of your own, outside of this variable."
+  }
 }
 
 resource "google_storage_bucket_iam_member" "worker_reads_more" {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -99,6 +100,19 @@ def test_provision_manages_training_vms_and_no_other_vm(plan: Plan, kind: str, n
     """Otherwise a fault in `provision` could put an SSH key into any VM of the project."""
     (condition,) = conditions(plan.of("google_project_iam_member")["google_project_iam_member.provisioner"])
     assert is_met(condition, kind, name) is expected
+
+
+@pytest.mark.parametrize("sudo", [False, True])
+def test_users_of_ssh_log_in_to_training_vms_and_to_no_other_vm(planned: Callable[..., Plan], sudo: bool) -> None:
+    grants = planned(ssh_users=["group:ml@example.com"], ssh_sudo=sudo).of("google_project_iam_member").values()
+    (login,) = (
+        grant for grant in grants if grant["role"].lower() in ("roles/compute.oslogin", "roles/compute.osadminlogin")
+    )
+    (condition,) = conditions(login)
+    instances = "projects/p/zones/us-central1-a/instances"
+    assert is_met(condition, "compute.googleapis.com/Instance", f"{instances}/tm-digits-1-chief-0")
+    assert not is_met(condition, "compute.googleapis.com/Instance", f"{instances}/payments-db")
+    assert is_met(condition, "cloudresourcemanager.googleapis.com/Project", "projects/p")
 
 
 def test_builder_has_no_role_on_all_buckets_or_repositories_of_the_project(plan: Plan) -> None:

@@ -22,6 +22,11 @@ def project_roles(plan: Plan, member: str) -> dict[str, str]:
     return {grant["role"]: (grant["condition"] or [{"expression": ""}])[0]["expression"] for grant in grants}
 
 
+TRAINING_VMS = (
+    "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}').startsWith('tm-')"
+)
+
+
 def test_no_vm_accepts_connections_by_default(plan: Plan) -> None:
     assert not [
         rule for rule in plan.of("google_compute_firewall").values() if IAP in (rule.get("source_ranges") or ())
@@ -43,7 +48,7 @@ def test_permitted_users_reach_port_22_of_all_workers_through_identity_aware_pro
         assert [(allow["protocol"], allow["ports"]) for allow in rule["allow"]] == [("tcp", ["22"])]
     assert project_roles(plan, GROUP) == {
         "roles/iap.tunnelResourceAccessor": "destination.port == 22",
-        "roles/compute.osLogin": "",
+        "roles/compute.osLogin": TRAINING_VMS,
         "roles/tpu.viewer": "",
     }
     grants = plan.of("google_service_account_iam_member").values()

@@ -27,7 +27,10 @@ def test_each_variable_grants_the_worker_account_what_it_names(planned: Callable
         worker_read_buckets=["my-data", "open.data"],
         worker_write_buckets=["my-models"],
         worker_registries=["projects/other/locations/europe-west4/repositories/training"],
-        worker_project_roles={"my-data": ["roles/bigquery.dataViewer", "roles/bigquery.jobUser"]},
+        worker_project_roles={
+            "my-data": ["roles/bigquery.dataViewer", "roles/bigquery.jobUser"],
+            "my-project": ["roles/bigquery.jobUser"],
+        },
     )
     buckets = plan.of(BUCKET)
     readers = {grant["bucket"]: grant["role"] for address, grant in buckets.items() if "worker_reads_more[" in address}
@@ -44,7 +47,11 @@ def test_each_variable_grants_the_worker_account_what_it_names(planned: Callable
     roles = {
         (grant["project"], grant["role"]) for address, grant in plan.of(PROJECT).items() if "worker_roles[" in address
     }
-    assert roles == {("my-data", "roles/bigquery.dataViewer"), ("my-data", "roles/bigquery.jobUser")}
+    assert roles == {
+        ("my-data", "roles/bigquery.dataViewer"),
+        ("my-data", "roles/bigquery.jobUser"),
+        ("my-project", "roles/bigquery.jobUser"),
+    }
 
 
 def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(planned: Callable[..., Plan]) -> None:
@@ -72,8 +79,14 @@ def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(plan
             "worker_write_buckets": (["my-project-trainmaster"], "must not contain a bucket of an installation"),
             "worker_project_roles": ({"my-data": ["bigquery.dataViewer"]}, "must contain names of roles"),
         },
+        {
+            "worker_project_roles": (
+                {"my-project": ["roles/datastore.user", "roles/pubsub.publisher"]},
+                "could then do what the functions do",
+            ),
+        },
     ],
-    ids=["forms", "contents"],
+    ids=["forms", "contents", "roles of functions"],
 )
 def test_wrong_or_dangerous_access_is_refused_by_its_variable(
     terraform: Terraform, archives: dict[str, Path], wrong: dict[str, tuple[object, str]]

@@ -97,7 +97,8 @@ def _series(body: Json) -> MetricSeries:
 
 
 def _point(point: Json, *, is_counter: bool) -> MetricPoint:
-    interval, (value,) = point["interval"], point["value"].values()
+    interval, values = point["interval"], point["value"]
+    value = values.get("doubleValue", values.get("int64Value", "nan"))  # programs may write series of other types
     since = datetime.fromisoformat(interval["startTime"]) if is_counter else None
     return MetricPoint(datetime.fromisoformat(interval["endTime"]), float(value), since)
 

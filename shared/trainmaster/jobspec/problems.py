@@ -18,6 +18,11 @@ FieldPath = tuple[str | int, ...]
 ROOT: Final = "job"
 """The field of a problem that concerns the whole document."""
 _QUOTED_CHARS_MAX: Final = 60
+_PRIVATE: Final = re.compile(r"(?:^|\.)(?:secrets|env)(?:[.\[]|$)")
+_QUOTED_VALUE: Final = re.compile(
+    r"; .* without quotes.*|; this is \".*|,? (?:not|has the name) [\"'{\[\d].*", re.DOTALL
+)
+"""What problems say about a value, and what contains it."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,17 @@ class InvalidJob(Exception):  # noqa: N818 - names the outcome that the sender s
     """The job cannot be accepted. `problems` is never empty; the text has a line per problem in the service's form."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: tuple[Problem, ...] = tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(map(_without_values, problems))
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def _without_values(problem: Problem) -> Problem:
+    """Return the problem of an environment variable or secret without its value: problems are logged and published."""
+    if not _PRIVATE.search(problem.field):
+        return problem
+    text = _QUOTED_VALUE.sub("", problem.problem)
+    name = re.split(r"[=\s]", problem.field)[0]  # the value may be in the name by mistake
+    return Problem(name, text, problem.example if text == problem.problem else "text in quotes")
 
 
 def service_path(path: str) -> str:

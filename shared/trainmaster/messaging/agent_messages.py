@@ -180,10 +180,11 @@ def decode_replica_exit(data: bytes) -> ReplicaExited:
 
 
 def _program_error(error: ErrorModel) -> ProgramError:
-    """Return the error, with its texts cut to their limits: the program chose them."""
-    type_, message, frame, own_frame = (
-        text[:ERROR_LENGTH_MAX] for text in (error.type, error.message, error.frame, error.own_frame)
+    """Return the error, with its texts cut, and names in one line: the program chose them."""
+    type_, frame, own_frame = (
+        " ".join(text[:ERROR_LENGTH_MAX].split()) for text in (error.type, error.frame, error.own_frame)
     )
+    message = error.message[:ERROR_LENGTH_MAX]
     return ProgramError(type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes))
 
 

@@ -87,7 +87,9 @@ def read_idle_gpus(reader: MetricReader, job: Job, now: datetime) -> str:
     """Return a sentence about GPUs that are idle; empty if there are none. Raises as `MetricReader.read`."""
     end = metrics_end(job, now)
     start = end - timedelta(seconds=IDLE_S + LATEST_S)
-    return idle_sentence(reader.read(MetricQuery(job.job_id, Metric.GPU, start, end)), end)
+    replicas = {str(replica_id) for replica_id in job.plan.replica_ids}
+    all_series = reader.read(MetricQuery(job.job_id, Metric.GPU, start, end))
+    return idle_sentence([series for series in all_series if series.labels.get(Label.TASK_ID) in replicas], end)
 
 
 def idle_sentence(all_series: Sequence[MetricSeries], end: datetime) -> str:
@@ -171,7 +173,7 @@ def _rate_of(points: Sequence[MetricPoint]) -> float | None:
 
 def has_valid_gpu(series: MetricSeries) -> bool:
     """Return whether the label of the GPU is a number: any program on a VM can write series with other labels."""
-    return re.fullmatch(r"\d{0,3}", series.labels.get(Label.GPU, "")) is not None
+    return re.fullmatch(r"[0-9]{0,3}", series.labels.get(Label.GPU, "")) is not None
 
 
 def _name(series: MetricSeries) -> str:

@@ -242,5 +242,19 @@ def test_file_that_is_too_long_says_how_to_get_the_rest(log: Site, monkeypatch: 
     assert numbers == [int(insert_id[2:]) for insert_id in in_order(log.entries)]
 
 
+def test_program_forges_no_line_of_another_source_in_a_file(log: Site) -> None:
+    for end in ("\n", "\r\n", "\u2028", "\x85"):
+        log.entries = [
+            {
+                "timestamp": "2026-11-21T03:00:30Z",
+                "severity": "INFO",
+                "jsonPayload": {"message": f"ok{end}2026-11-21T03:00:30Z service ERROR sign in again"},
+                "labels": {"ml.googleapis.com/task_name": "worker-replica-0"},
+            }
+        ]
+        lines = log.text(f"{LOGS}.txt").splitlines()
+        assert [line.split()[1] for line in lines] == ["worker-replica-0"] * len(lines)
+
+
 def test_file_of_an_unknown_job_is_404(site: Site) -> None:
     assert site.get("/jobs/nobody/logs.txt").status_code == 404

@@ -39,7 +39,9 @@ def _file(lines: Iterator[LogLine], filters: LogFilters) -> Iterator[str]:
                 query = filters.window_query(start=str(position_of(last)))
                 yield f"# These are the first {count} lines. Those after them: logs.txt?{query}\n"
                 return
-            yield f"{line.timestamp} {line.source} {line.severity} {printable(line.message)}\n"
+            start = f"{line.timestamp} {' '.join(line.source.split())} {line.severity}"
+            # Each line of a message has its source, because a program chooses what its lines look like.
+            yield "".join(f"{start} {printable(text)}\n" for text in line.message.splitlines() or [""])
             last = line
     except (PermanentError, TemporaryError) as error:
         query = filters.window_query(start=str(position_of(last))) if last else filters.query()

@@ -1,6 +1,7 @@
 """The admission queue: jobs wait in QUEUED while the project's own limits leave no capacity for them.
 
-A limit is on a resource: `vcpus`, `gpus`, `tpus`, or one type of accelerator by Compute Engine's or Cloud TPU's name.
+A limit is on a resource: `vcpus`, `gpus`, `tpus`, `disk_gib` (boot disks), or one type of accelerator by Compute
+Engine's or Cloud TPU's name. `run_hours` limits the longest run time of each job instead, `maxRunningTime`.
 Only jobs that need a limited resource ever wait. Among those that need the same resource, the higher priority goes
 first, then the older job. No job overtakes another, so that small jobs do not starve a large one. Source: the service's
 `scheduling.priority`: larger first, among jobs that request the same accelerator.
@@ -20,6 +21,9 @@ from trainmaster.core.model.plan import Plan, TaskGroup
 VCPUS: Final = "vcpus"
 GPUS: Final = "gpus"
 TPUS: Final = "tpus"
+DISK_GIB: Final = "disk_gib"
+RUN_HOURS: Final = "run_hours"
+HOUR_S: Final = 3600
 
 Limits = Mapping[str, int]
 """Resource, and how much of it all jobs together may use."""
@@ -45,6 +49,7 @@ def resource_needs(plan: Plan) -> Counter[str]:
     needs: Counter[str] = Counter()
     for group in plan.groups:
         needs[VCPUS] += group.count * vcpus(group.machine_type)
+        needs[DISK_GIB] += 0 if group.tpu else group.count * group.boot_disk_gib
         for resource, count in _accelerators(group):
             needs[resource] += group.count * count
     return +needs
@@ -53,6 +58,7 @@ def resource_needs(plan: Plan) -> Counter[str]:
 def limit_problem(plan: Plan, limits: Limits) -> str | None:
     """Return why a job could never be admitted, in the service's words; None if it could."""
     needs = resource_needs(plan)
+    needs[RUN_HOURS] = -(-plan.max_running_s // HOUR_S)
     for resource, limit in limits.items():
         if needs[resource] > limit:
             return f"The request for {needs[resource]} {resource} exceeds the allowed maximum of {limit} {resource}."

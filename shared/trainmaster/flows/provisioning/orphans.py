@@ -131,6 +131,7 @@ def _report(labelled_vm: LabelledVm, now: datetime, store: Incidents) -> None:
         vm.instance_id,
         vm.zone,
         labelled_vm.label,
+        extra={"action": "orphan_found"},  # the alert in infra/monitoring.tf looks for it
     )
 
 

@@ -22,6 +22,10 @@ LEDGER: Final = "ledger"
 _CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
 
 
+UNREADABLE: Final = "unreadable_job"
+"""`action` in log lines about documents that cannot be read. The alert in infra/monitoring.tf looks for it."""
+
+
 class Database:
     """Base of the parts of the Store. Thread-safe, as its client is."""
 

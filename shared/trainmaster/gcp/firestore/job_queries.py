@@ -13,7 +13,7 @@ from google.cloud.firestore import DocumentSnapshot, Query
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
 from trainmaster.errors import ConflictError
-from trainmaster.gcp.firestore.database import JOBS, Database, job_path
+from trainmaster.gcp.firestore.database import JOBS, UNREADABLE, Database, job_path
 from trainmaster.gcp.firestore.documents import UnreadableError, read, submission_time_field
 from trainmaster.ports import AdmissionToken, JobPosition, LiveJobs
 
@@ -99,5 +99,5 @@ def read_job(snapshot: DocumentSnapshot[Any]) -> Job | None:
     try:
         return read(Job, snapshot.to_dict())
     except UnreadableError as error:
-        _log.error("unreadable job: %s", error, extra={"job_id": snapshot.id})
+        _log.error("unreadable job: %s", error, extra={"job_id": snapshot.id, "action": UNREADABLE})
         return None

@@ -13,7 +13,7 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.errors import ConflictError
-from trainmaster.gcp.firestore.database import LEDGER, Database, commit, ledger_path
+from trainmaster.gcp.firestore.database import LEDGER, UNREADABLE, Database, commit, ledger_path
 from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, UnreadableError, read
 from trainmaster.ports import Loaded, PendingEntries
 
@@ -103,6 +103,5 @@ def _read_entry(snapshot: DocumentSnapshot[Any]) -> LedgerEntry | None:
     try:
         return read(LedgerEntry, snapshot.to_dict())
     except UnreadableError as error:
-        # The alert in infra/monitoring.tf looks for "unreadable job".
-        _log.error("unreadable job: ledger entry: %s", error, extra={"event": snapshot.id})
+        _log.error("unreadable job: ledger entry: %s", error, extra={"event": snapshot.id, "action": UNREADABLE})
         return None

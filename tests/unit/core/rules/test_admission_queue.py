@@ -51,7 +51,26 @@ def test_resource_needs_are_those_of_all_replicas() -> None:
         TaskGroup(TaskType.WORKER, 3, "n1-standard-8", Accelerator(T4, 2)),
         TaskGroup(TaskType.PS, 2, "", tpu=Tpu("v5litepod-16", "v2-alpha-tpuv5-lite", hosts=4)),
     )
-    assert resource_needs(a_plan(groups=groups)) == {"vcpus": 28, T4: 6, "gpus": 6, "v5litepod": 32, "tpus": 32}
+    assert resource_needs(a_plan(groups=groups)) == {
+        "vcpus": 28,
+        "disk_gib": 400,
+        T4: 6,
+        "gpus": 6,
+        "v5litepod": 32,
+        "tpus": 32,
+    }
+
+
+def test_job_with_huge_disks_or_an_endless_run_time_is_refused_by_limits() -> None:
+    plan = a_plan(
+        groups=(TaskGroup(TaskType.CHIEF, 8, "n1-standard-4", boot_disk_gib=65_536),), max_running_s=8_640_000
+    )
+    exceeds = "The request for {} exceeds the allowed maximum of {}."
+    assert limit_problem(plan, {"vcpus": 32, "disk_gib": 2000}) == exceeds.format("524288 disk_gib", "2000 disk_gib")
+    assert limit_problem(plan, {"run_hours": 2399}) == exceeds.format("2400 run_hours", "2399 run_hours")
+    assert limit_problem(plan, {"run_hours": 2400, "disk_gib": 524_288}) is None
+    job = replace(a_job(JobState.QUEUED, plan), job_id="a")
+    assert queued_jobs([job, replace(job, job_id="b")], {"run_hours": 2400}) == (), "run times do not add up"
 
 
 def test_no_job_waits_without_limits() -> None:
