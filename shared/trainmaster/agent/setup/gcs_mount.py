@@ -6,8 +6,8 @@ What a program writes below /gcs is in its bucket, or its exit status 0 does not
 
 - An empty read-only file system is at /gcs before gcsfuse is mounted, after it has ended, and in jobs without it. No
   write reaches the disk of the VM, which is deleted with the VM.
-- The unmount waits for uploads: the kernel refuses it while a file is open or is being flushed. Since Linux 6.2 the end
-  of a process does not wait for its flushes (fuse_flush in fs/fuse/file.c).
+- The unmount waits for uploads: the kernel refuses it while any process has a file open, or while a close is uploading
+  one. Processes that left the program's session may outlive it.
 - gcsfuse reports a failed upload to the program, which may ignore it, and in its log, which the agent reads.
 """
 
