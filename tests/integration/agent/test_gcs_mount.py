@@ -71,14 +71,8 @@ class Case:
         (folder / "gcs").mkdir(parents=True)
         (folder / "gcsfuse").write_bytes(gcsfuse_program() if gcsfuse is None else gcsfuse)
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        driver = [
-            sys.executable,
-            "-m",
-            "tests.integration.agent.support.gcs_driver",
-            folder,
-            folder / "gcsfuse",
-            program,
-        ]
+        module = "tests.integration.agent.support.gcs_driver"
+        driver = [sys.executable, "-m", module, str(folder), str(folder / "gcsfuse"), program]
         done = subprocess.run(
             ["unshare", *user, "--mount", *driver],
             env={**os.environ, "STORAGE_EMULATOR_HOST": self.storage, "BUCKET": self.bucket, **environ},
@@ -109,7 +103,7 @@ def case(storage_emulator: str, tmp_path: Path) -> Case:
 
 
 def has_succeeded(exit_: dict[str, Any]) -> bool:
-    return exit_["cause"] == "process" and exit_["exit_status"] == 0
+    return (exit_["cause"], exit_["exit_status"]) == ("process", 0)
 
 
 @pytest.mark.parametrize("program", [SAVE, CARELESS])
@@ -138,7 +132,8 @@ LEFT_OPEN: Final = f"""
 import os, subprocess, sys
 out = open(os.environ["GCS"] + "/" + os.environ["BUCKET"] + "/model.bin", "w", buffering=1)
 out.write({CONTENT!r})
-subprocess.Popen(["env", "-i", "sleep", os.environ["SECONDS_OPEN"]], stdout=out, stderr=subprocess.DEVNULL, start_new_session=True)
+sleep = ["env", "-i", "sleep", os.environ["SECONDS_OPEN"]]
+subprocess.Popen(sleep, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True)
 os._exit(0)
 """
 """A process that outlives the program has the file open."""

@@ -123,15 +123,15 @@ class GcsMount:
         Return its exit: as it is if all files are in their buckets, or if the program failed because of one that is
         not; otherwise the platform's failure.
         """
-        process, is_dead = self._process, self._process is not None and self._process.poll() is not None
+        process = self._process
         if process is None:
             return program_exit
         self._settled = process
-        problem = "" if is_dead else self._unmount(process)
-        if process.returncode != 0 or is_dead:
-            problem = (
-                problem or f"gcsfuse ended with status {process.returncode} before the program's last file was saved"
-            )
+        problem = self._unmount(process) if process.poll() is None else "gcsfuse ended before the program"
+        if process.poll() is None:
+            process.kill()
+        if process.wait() != 0:
+            problem = problem or f"gcsfuse ended with status {process.returncode}"
         if self._reader is not None:
             self._reader.join()
         if not problem and self._errors and program_exit.exit_status == 0:
