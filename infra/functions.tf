@@ -19,6 +19,7 @@ locals {
     TRAINMASTER_BUCKET                 = google_storage_bucket.this.name
     TRAINMASTER_AGENT                  = "gs://${google_storage_bucket.stage.name}/${google_storage_bucket_object.agent.name}"
     TRAINMASTER_ALGORITHMS             = "gs://${google_storage_bucket.stage.name}/${google_storage_bucket_object.algorithms.name}"
+    TRAINMASTER_GCSFUSE                = join("", [for tool in google_storage_bucket_object.gcsfuse : "gs://${google_storage_bucket.stage.name}/${tool.name}"])
     TRAINMASTER_WORKER_SERVICE_ACCOUNT = google_service_account.worker.email
     TRAINMASTER_NETWORK                = google_compute_network.this.id
     TRAINMASTER_SUBNETWORK             = "projects/${var.project}/regions/{region}/subnetworks/trainmaster-{region}"

@@ -240,15 +240,15 @@ resource "google_storage_bucket_iam_member" "worker_reads" {
   depends_on = [time_sleep.identities]
 }
 
-# A VM downloads the agent, and the built-in algorithms. Workers may not write there: a program could run code in other jobs.
+# A VM downloads the agent, the built-in algorithms, and gcsfuse. Workers may not write there: a program could run code in other jobs.
 resource "google_storage_bucket_iam_member" "worker_reads_agent" {
   bucket = google_storage_bucket.stage.name
   role   = "roles/storage.objectViewer"
   member = google_service_account.worker.member
 
   condition {
-    title      = "agents and algorithms only"
-    expression = join(" || ", [for folder in ["agent", "algorithms"] : "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.stage.name}/objects/${folder}/')"])
+    title      = "agents and tools only"
+    expression = join(" || ", [for folder in ["agent", "algorithms", "tools"] : "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.stage.name}/objects/${folder}/')"])
   }
 
   depends_on = [time_sleep.identities]

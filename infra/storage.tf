@@ -83,6 +83,22 @@ resource "google_storage_bucket_object" "algorithms" {
   deletion_policy = "ABANDON"
 }
 
+# A VM runs gcsfuse only if its content has the hash in its name.
+resource "google_storage_bucket_object" "gcsfuse" {
+  count           = var.gcsfuse == null ? 0 : 1
+  bucket          = google_storage_bucket.stage.name
+  name            = "tools/${var.gcsfuse.sha256}/gcsfuse"
+  source          = var.gcsfuse.file
+  deletion_policy = "ABANDON"
+
+  lifecycle {
+    precondition {
+      condition     = filesha256(var.gcsfuse.file) == var.gcsfuse.sha256
+      error_message = "gcsfuse.file does not have the SHA-256 hash gcsfuse.sha256. infra/README.md says where both come from."
+    }
+  }
+}
+
 locals {
   algorithms = "trainmaster_algorithms-1.0-py3-none-any.whl"
 }

@@ -23,6 +23,12 @@ variable "notify" {
   }
 }
 
+variable "gcsfuse" {
+  description = "The program that gives jobs the folder /gcs: a file with gcsfuse 3 or later for Linux on x86-64, and its SHA-256 hash. null: jobs have no /gcs."
+  type        = object({ file = string, sha256 = string })
+  default     = null
+}
+
 variable "stage" {
   description = "Folder with the agent, the algorithms and one archive per function; `make stage` builds it."
   type        = string

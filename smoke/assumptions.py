@@ -76,6 +76,14 @@ ASSUMPTIONS: Final = (
         "the container's own line in the job's log",
     ),
     Assumption(
+        "gcs",
+        "The default image can mount gcsfuse as the agent does, and what a program saved below /gcs is in its bucket.",
+        ("docs/decisions/0110-gcs-folder.md",),
+        "saved",
+        _equals("saved"),
+        "the job gcs, and its object",
+    ),
+    Assumption(
         "missing_object",
         "Cloud Storage answers 404 for a missing object to a caller who may list.",
         ("docs/decisions/0042-api-access.md",),

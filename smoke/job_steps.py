@@ -9,7 +9,10 @@ from typing import Final
 from smoke.submissions import (
     container_job,
     digits_job,
+    gcs_job,
     job_log,
+    new_mark,
+    probe_folder,
     submit_by_upload,
     wait_for_success,
     wait_until_no_vms,
@@ -58,6 +61,20 @@ def run_container(world: World) -> None:
     world.until(lambda: "smoke-fact container ran" in job_log(world, job_id), LINES_MAX_S, "the container's line")
     world.saw("container", "ran")
     world.saw("spot", "created")
+
+
+def save_below_gcs(world: World) -> None:
+    """Save a file below /gcs, and look for it in its bucket."""
+    mark = new_mark()
+    try:
+        job_id = submit_by_upload(world, gcs_job(world, mark), "gcs")
+    except StepError as error:
+        if "no gcsfuse" in str(error):
+            raise SkippedError("this installation has no gcsfuse (docs/smoke.md)") from error
+        raise
+    wait_for_success(world, job_id)
+    saved = world.objects.read(f"{probe_folder(world, mark)}/saved", max_bytes=100)
+    world.saw("gcs", "saved" if saved == mark.encode() else "lost")
 
 
 def _has_engine(world: World) -> bool:

@@ -64,6 +64,21 @@ def container_job(world: World) -> dict[str, Any]:
     return {"trainingInput": spec, "trainmaster": {"spot": "all"}}
 
 
+def gcs_job(world: World, mark: str) -> dict[str, Any]:
+    """Return a job of one VM that writes the mark to a file below /gcs."""
+    folder = probe_folder(world, mark).replace("gs://", "/gcs/", 1)
+    spec = {
+        "scaleTier": "CUSTOM",
+        "masterType": MACHINE,
+        "packageUris": [upload_package(world, str(PROBE), "smoke")],
+        "pythonModule": "probe.save",
+        "args": [f"{folder}/saved", mark],
+        "region": world.region,
+        "runtimeVersion": "scikit-learn-1.9",
+    }
+    return {"trainingInput": spec}
+
+
 def probe_folder(world: World, mark: str) -> str:
     return f"gs://{world.bucket}/smoke/{mark}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -138,6 +139,23 @@ def test_algorithms_are_stored_under_their_hash_and_named_to_the_functions(
     for function in plan.of("google_cloudfunctions2_function").values():
         variables = function["service_config"][0]["environment_variables"]
         assert variables["TRAINMASTER_ALGORITHMS"] == algorithms_uri("my-project-trainmaster-stage", content)
+
+
+def test_gcsfuse_is_stored_under_its_hash_and_refused_with_another(
+    terraform: Terraform, archives: dict[str, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "gcsfuse"
+    file.write_bytes(b"\x7fELF")
+    for sha256, is_right in ((hashlib.sha256(b"\x7fELF").hexdigest(), True), ("0" * 64, False)):
+        variables = {
+            **REQUIRED,
+            "stage": str(archives["api"].parent),
+            "gcsfuse": f'{{file="{file}",sha256="{sha256}"}}',
+        }
+        given = [f"-var={name}={value}" for name, value in variables.items()]
+        done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
+        assert (f'"gs://my-project-trainmaster-stage/tools/{sha256}/gcsfuse"' in done.stdout) == is_right
+        assert ("does not have the SHA-256 hash" in done.stderr) != is_right
 
 
 def test_nothing_costs_money_while_no_job_runs(plan: Plan) -> None:

@@ -124,7 +124,7 @@ def test_workers_read_the_agent_and_cannot_write_it() -> None:
     stage = [grant for grant in iam_table.grants() if grant.resource == "bucket stage"]
     assert sorted((grant.member, grant.role, grant.condition) for grant in stage) == [
         ("builder", "roles/storage.objectViewer", ""),
-        ("worker", "roles/storage.objectViewer", "agents and algorithms only"),
+        ("worker", "roles/storage.objectViewer", "agents and tools only"),
     ]
     writers = {
         "roles/storage.objectAdmin",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import IO, Any, Final
 
 RETRY_S: Final = 60.0
 """How long a call is repeated while Cloud Storage does not answer. The real program repeats it for longer."""
@@ -38,11 +40,10 @@ class Bucket:
         self._endpoint = endpoint.rstrip("/")
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def call(self, method: str, path: str, data: Any = None, **headers: str) -> bytes:
+    def call(self, method: str, path: str, body: Callable[[], Iterable[bytes]] | None = None, **headers: str) -> bytes:
         until = time.monotonic() + RETRY_S
         while True:
-            if hasattr(data, "seek"):
-                data.seek(0)
+            data = body() if body else None
             request = urllib.request.Request(self._endpoint + path, data, headers, method=method)  # noqa: S310 - the stack's
             try:
                 with self._opener.open(request, timeout=RETRY_S) as response:
@@ -79,15 +80,31 @@ class Bucket:
     def read(self, path: str, offset: int, size: int) -> bytes:
         return self.call("GET", object_path(path) + "?alt=media", Range=f"bytes={offset}-{offset + size - 1}")
 
-    def write(self, path: str, content: Any, size: int, generation: str) -> Entry:
+    def write(self, path: str, content: IO[bytes], generation: str) -> Entry:
+        """Upload if the object has this generation. fake-gcs-server checks it in multipart uploads only."""
         bucket, _, name = path.partition("/")
-        query = urllib.parse.urlencode({"uploadType": "media", "name": name, "ifGenerationMatch": generation})
-        url = f"/upload/storage/v1/b/{bucket}/o?{query}"
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        return entry_of(json.loads(self.call("POST", url, content, **headers)))
+        part, size = f"--{uuid.uuid4().hex}", os.fstat(content.fileno()).st_size
+        head = f"{part}\r\nContent-Type: application/json\r\n\r\n{json.dumps({'name': name})}\r\n"
+        head += f"{part}\r\nContent-Type: application/octet-stream\r\n\r\n"
+        end = f"\r\n{part}--\r\n"
+
+        def body() -> Iterator[bytes]:
+            content.seek(0)
+            yield head.encode()
+            yield from iter(lambda: content.read(1 << 20), b"")
+            yield end.encode()
+
+        headers = {
+            "Content-Type": f"multipart/related; boundary={part[2:]}",
+            "Content-Length": str(len(head.encode()) + size + len(end)),
+        }
+        url = f"/upload/storage/v1/b/{bucket}/o?uploadType=multipart&ifGenerationMatch={generation}"
+        return entry_of(json.loads(self.call("POST", url, body, **headers)))
 
     def move(self, old: str, new: str) -> None:
-        self.call("POST", f"{object_path(old)}/rewriteTo{object_path(new).removeprefix('/storage/v1')}", b"{}")
+        self.call(
+            "POST", f"{object_path(old)}/rewriteTo{object_path(new).removeprefix('/storage/v1')}", lambda: [b"{}"]
+        )
         self.delete(old)
 
     def delete(self, path: str) -> None:

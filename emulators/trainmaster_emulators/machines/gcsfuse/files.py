@@ -175,8 +175,8 @@ class Files:
             return b""
         with draft.lock:
             if draft.is_dirty and not draft.is_deleted:
-                path, size = self._paths[node], os.fstat(draft.content.fileno()).st_size
-                entry = self._bucket.write(path, draft.content, size, draft.generation)
+                path = self._paths[node]
+                entry = self._bucket.write(path, draft.content, draft.generation)
                 draft.generation, draft.is_dirty = entry.generation, False
                 self._cache[path] = (time.monotonic() + self._ttl_s, entry)
         return b""

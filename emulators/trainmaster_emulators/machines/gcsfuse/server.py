@@ -48,9 +48,10 @@ def find_obstacle() -> str:
         return "this user may not use /dev/fuse, or it is missing"
     build = "import sys, vm_init, pathlib; vm_init.enter_namespaces(); vm_init.build_root(pathlib.Path(sys.argv[1]))"
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "tmp").mkdir()
+        own_tmp = Path(folder, "tmp")
+        own_tmp.mkdir()
         argv = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(MACHINES)!r}); {build}"]
-        done = subprocess.run([*argv, f"{folder}/tmp"], capture_output=True, check=False)
+        done = subprocess.run([*argv, str(own_tmp)], capture_output=True, check=False)
     return "this user may not create the mount namespaces of VMs" if done.returncode else ""
 
 

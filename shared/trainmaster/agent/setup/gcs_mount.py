@@ -6,8 +6,8 @@ What a program writes below /gcs is in its bucket, or its exit status 0 does not
 
 - An empty read-only file system is at /gcs before gcsfuse is mounted, after it has ended, and in jobs without it. No
   write reaches the disk of the VM, which is deleted with the VM.
-- The unmount waits for uploads: the kernel refuses it while a file is open or is being flushed. Since Linux 6.2 the end
-  of a process does not wait for its flushes (fuse_flush in fs/fuse/file.c).
+- The unmount waits for uploads: the kernel refuses it while any process has a file open, or while a close is uploading
+  one. Processes that left the program's session may outlive it.
 - gcsfuse reports a failed upload to the program, which may ignore it, and in its log, which the agent reads.
 """
 
@@ -123,15 +123,15 @@ class GcsMount:
         Return its exit: as it is if all files are in their buckets, or if the program failed because of one that is
         not; otherwise the platform's failure.
         """
-        process, is_dead = self._process, self._process is not None and self._process.poll() is not None
+        process = self._process
         if process is None:
             return program_exit
         self._settled = process
-        problem = "" if is_dead else self._unmount(process)
-        if process.returncode != 0 or is_dead:
-            problem = (
-                problem or f"gcsfuse ended with status {process.returncode} before the program's last file was saved"
-            )
+        problem = self._unmount(process) if process.poll() is None else "gcsfuse ended before the program"
+        if process.poll() is None:
+            process.kill()
+        if process.wait() != 0:
+            problem = problem or f"gcsfuse ended with status {process.returncode}"
         if self._reader is not None:
             self._reader.join()
         if not problem and self._errors and program_exit.exit_status == 0:

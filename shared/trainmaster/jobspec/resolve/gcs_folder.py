@@ -24,7 +24,7 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
         problems.add((EXTENSION, "gcs"), f"is false, and the job names a folder below {GCS}: {quoted(named)}", "true")
     if extension.gcs is False or not (extension.gcs or named or spec.dialect is Dialect.VERTEX):
         return GcsFolder.OFF
-    if extension.image is not None:
+    if extension.image is not None and not any(role.is_tpu for role in spec.roles):
         reason = "gcsfuse needs the package fuse3, which is installed from the package archive where the image lacks it"
         spec.substitutions.append(Substitution(f"{EXTENSION}.image", extension.image, extension.image, reason))
     return GcsFolder.REQUIRED if extension.gcs or named else GcsFolder.IF_POSSIBLE

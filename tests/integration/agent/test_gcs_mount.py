@@ -1,0 +1,191 @@
+"""What a program writes below /gcs is in its bucket, or its exit 0 does not count. With the emulator's gcsfuse.
+
+Each case runs in a mount namespace of its own (`support/gcs_driver.py`), below a folder of the test instead of /gcs.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from trainmaster_emulators.machines.gcsfuse.server import find_obstacle, gcsfuse_program
+from trainmaster_emulators.process.state import ROOT
+from trainmaster_emulators.services import storage
+
+pytestmark = [pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())]
+
+CONTENT: Final = "weights of a long training\n"
+SAVE: Final = f"""
+import os, sys
+folder = os.environ["GCS"] + "/" + os.environ["BUCKET"] + "/model"
+os.makedirs(folder, exist_ok=True)
+with open(folder + "/tmp.bin", "w") as out:
+    out.write({CONTENT!r})
+os.replace(folder + "/tmp.bin", folder + "/model.bin")
+"""
+"""A save as libraries do it, which ends with status 0 only if no call failed."""
+CARELESS: Final = f"try:\n{SAVE.replace(chr(10), chr(10) + '    ')}\nexcept OSError as error:\n    print(error)\n"
+"""A save whose errors the program ignores."""
+FAULTY: Final = """\
+#!{python}
+import os, signal, sys
+sys.path.insert(0, {emulators!r})
+from trainmaster_emulators.machines.gcsfuse import server
+handle, left = server.handle, [{number}]
+def counted(files, opcode, node, body):
+    if opcode != server.INIT:
+        left[0] -= 1
+        if left[0] == 0 and {is_before}:
+            os.kill(os.getpid(), signal.SIGKILL)
+    reply = handle(files, opcode, node, body)
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return reply
+server.handle, server.THREADS = counted, 1
+server.main()
+"""
+"""The emulator's gcsfuse, killed before or after it has handled a request, without a reply."""
+
+
+@dataclass
+class Case:
+    folder: Path
+    storage: str
+    bucket: str
+
+    def run(self, program: str, gcsfuse: bytes | None = None, **environ: str) -> dict[str, Any]:
+        """Return the exit that the agent reports."""
+        folder = self.folder / uuid.uuid4().hex
+        (folder / "gcs").mkdir(parents=True)
+        (folder / "gcsfuse").write_bytes(gcsfuse_program() if gcsfuse is None else gcsfuse)
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        module = "tests.integration.agent.support.gcs_driver"
+        driver = [sys.executable, "-m", module, str(folder), str(folder / "gcsfuse"), program]
+        done = subprocess.run(
+            ["unshare", *user, "--mount", *driver],
+            env={**os.environ, "STORAGE_EMULATOR_HOST": self.storage, "BUCKET": self.bucket, **environ},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        (self.folder / "log").write_text(done.stderr)
+        exit_: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return exit_
+
+    def read(self, name: str) -> str | None:
+        path = f"/storage/v1/b/{self.bucket}/o/{urllib.parse.quote(name, safe='')}?alt=media"
+        try:
+            with urllib.request.urlopen(self.storage + path) as response:
+                return str(response.read().decode())
+        except urllib.error.HTTPError:
+            return None
+
+
+@pytest.fixture
+def case(storage_emulator: str, tmp_path: Path) -> Case:
+    bucket = f"gcs-{uuid.uuid4().hex[:12]}"
+    storage.create_bucket(storage_emulator, "p", bucket)
+    return Case(tmp_path, f"http://{storage_emulator}", bucket)
+
+
+def has_succeeded(exit_: dict[str, Any]) -> bool:
+    return (exit_["cause"], exit_["exit_status"]) == ("process", 0)
+
+
+@pytest.mark.parametrize("program", [SAVE, CARELESS])
+def test_saved_file_is_in_its_bucket_when_the_exit_is_reported(case: Case, program: str) -> None:
+    assert has_succeeded(case.run(program))
+    assert case.read("model/model.bin") == CONTENT
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_death_of_gcsfuse_at_any_request_of_a_save_never_loses_it_silently(case: Case, is_before: bool) -> None:
+    """Programs that ignore errors, and gcsfuse dead at request 1, 2, 3 and so on, until a save has no more requests."""
+    for number in range(1, 60):
+        gcsfuse = FAULTY.format(
+            python=sys.executable, emulators=str(ROOT / "emulators"), number=number, is_before=is_before
+        ).encode()
+        exit_ = case.run(CARELESS.replace("/model", f"/model{number}"), gcsfuse)
+        if has_succeeded(exit_):
+            assert case.read(f"model{number}/model{number}.bin") == CONTENT
+            return
+        assert exit_["cause"] == "setup"
+        assert "may be lost" in exit_["tail"]
+    raise AssertionError("no save completed")
+
+
+LEFT_OPEN: Final = f"""
+import os, subprocess, sys
+out = open(os.environ["GCS"] + "/" + os.environ["BUCKET"] + "/model.bin", "w", buffering=1)
+out.write({CONTENT!r})
+sleep = ["env", "-i", "sleep", os.environ["SECONDS_OPEN"]]
+subprocess.Popen(sleep, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True)
+os._exit(0)
+"""
+"""A process that outlives the program has the file open."""
+
+
+@pytest.mark.parametrize(("seconds", "cause"), [("1", "process"), ("8", "setup")])
+def test_exit_is_reported_after_the_last_upload_or_as_a_failure(case: Case, seconds: str, cause: str) -> None:
+    exit_ = case.run(LEFT_OPEN, SECONDS_OPEN=seconds)
+    assert exit_["cause"] == cause
+    assert case.read("model.bin") == CONTENT or "still open" in exit_["tail"]
+
+
+TWICE: Final = """
+import os, sys, urllib.request
+name = os.environ["GCS"] + "/" + os.environ["BUCKET"] + "/model.bin"
+out = open(name, "w")
+out.write("mine")
+urllib.request.urlopen(os.environ["STORAGE_EMULATOR_HOST"] + "/upload/storage/v1/b/" + os.environ["BUCKET"]
+    + "/o?uploadType=media&name=model.bin", b"theirs")
+try:
+    out.close()
+except OSError as error:
+    print(error.errno)
+    sys.exit(0 if {ignores} else error.errno)
+"""
+
+
+def test_second_writer_of_an_object_gets_an_error_that_cannot_be_ignored(case: Case) -> None:
+    exit_ = case.run(TWICE.format(ignores=False))
+    assert (exit_["cause"], exit_["exit_status"]) == ("process", errno.ESTALE)  # the program's own failure
+    exit_ = case.run(TWICE.format(ignores=True).replace("model.bin", "other.bin"))
+    assert exit_["cause"] == "setup"
+    assert "stale file handle" in exit_["tail"]
+    assert case.read("other.bin") == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("gcsfuse", "cause", "text"),
+    [
+        (b"#!/bin/sh\necho 'severity=ERROR message=\"bad flag\"'; exit 1\n", "setup", "bad flag"),
+        (b"\x7fELF of another processor", "install", "cannot start gcsfuse"),
+    ],
+)
+def test_gcsfuse_that_cannot_mount_fails_the_setup_with_its_message(
+    case: Case, gcsfuse: bytes, cause: str, text: str
+) -> None:
+    failure = case.run(SAVE, gcsfuse)
+    assert failure["cause"] == cause
+    assert text in failure["error"]["message"]
+
+
+def test_nothing_can_be_written_without_gcsfuse(case: Case) -> None:
+    exit_ = case.run(SAVE, b"")
+    assert exit_["exit_status"] == 1
+    assert "Read-only file system" in exit_["error"]["message"]
