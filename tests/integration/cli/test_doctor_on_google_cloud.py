@@ -176,7 +176,7 @@ def test_only_policies_and_quotas_are_checked_before_the_installation(project: E
 
 FORBIDDEN = 403, {"error": {"code": 403, "message": "the API is disabled"}}
 FIRST_DAY: dict[str, tuple[str, tuple[int, object], str, str]] = {
-    "retired image family": ("/ubuntu", (404, {}), "FIX", "in `boot_images` of infra/"),
+    "retired image family": ("/family/common-cu", (404, {}), "FIX", "in `boot_images` of infra/"),
     "missing permission": (":testIamPermissions", (200, {"permissions": []}), "FIX", "get roles/owner on the project"),
     "VMs may not be listed": ("/aggregated/instances", FORBIDDEN, "FIX", "get roles/viewer on the project"),
     "unreachable zone": (

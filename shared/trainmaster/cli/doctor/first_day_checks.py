@@ -70,7 +70,7 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
         yield limit(
             f"Cloud Build may refuse to build the functions in {region}: new projects may build only in "
             f"{', '.join(BUILD_REGIONS)}",
-            "install in one of these regions (jobs may run in others: `worker_regions`), or request quota of Cloud Build",
+            "install in one of these regions (jobs may run in others: `worker_regions`), or request quota",
         )
     if inspection.endpoints.compute:
         return
