@@ -11,12 +11,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Final
 
 from functions_framework import create_app
 from functions_framework._http import create_server
 
 from trainmaster_emulators.browser_guard import BrowserGuard
 from trainmaster_emulators.realism.push_flow import PushedApplication, PushFlow
+
+KEEP_ALIVE_S: Final = 610
+"""How long a connection may be idle, as with Google's front end. After gunicorn's default of 2 s, a client that reuses
+its connection for a POST, which it may not repeat, is cut off. Source: Cloud Load Balancing, "Timeouts and retries"."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.push_time_scale is not None:
         app.wsgi_app = PushedApplication(app.wsgi_app, PushFlow(options.push_time_scale))
     app.wsgi_app = BrowserGuard(app.wsgi_app)
-    create_server(app, debug=False, bind=f"fd://{options.fd}").run("", 0)
+    create_server(app, debug=False, bind=f"fd://{options.fd}", keepalive=KEEP_ALIVE_S).run("", 0)
     return 0
 
 

@@ -45,6 +45,8 @@ class FakeGoogle:
                 self.end_headers()
                 self.wfile.write(json.dumps(body).encode())
 
+            do_POST = do_GET
+
             def date_time_string(self, timestamp: float | None = None) -> str:
                 return format_datetime(google.at or datetime.now(UTC), usegmt=True)
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tests.integration.cli.fake_google import FakeGoogle
 from trainmaster.cli.doctor.findings import Finding, Status
+from trainmaster.cli.doctor.first_day_checks import BUILD_REGIONS, INSTALLER_PERMISSIONS
 from trainmaster.cli.doctor.function_checks import FUNCTIONS, check_functions
 from trainmaster.cli.doctor.policy_checks import SERVICES
 from trainmaster.cli.doctor.quota_checks import FIRST_JOB
@@ -21,6 +22,7 @@ from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools import inspection
 from trainmaster.gcp.tools.inspection import Endpoints, Inspection
 from trainmaster.jobspec import accept, parse_document
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.settings import settings
 from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam
@@ -58,6 +60,12 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[EmptyPr
             "/zones": (200, {"items": [{"name": f"{REGION}-a"}]}),
             f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas}),
             f"/projects/{PROJECT}": (200, {"quotas": []}),
+            **{f"/{runtime.image}": (200, {"name": "image"}) for runtime in RUNTIMES.values() if runtime.image},
+            "/aggregated/instances": (200, {"items": {}}),
+            "/nodes": (200, {}),
+            "/queuedResources": (200, {}),
+            "/roles": (200, {"roles": []}),
+            f"/{PROJECT}:testIamPermissions": (200, {"permissions": list(INSTALLER_PERMISSIONS)}),
         }
     )
     (tmp_path / "token").write_text(iam.OWNER, encoding="utf-8")
@@ -126,6 +134,13 @@ def test_policies_that_block_nothing_are_ok(project: EmptyProject) -> None:
             "VMs with the images of projects/deeplearning-platform-release",
         ),
         ("compute.restrictCloudNATUsage", {"denyAll": True}, "Cloud NAT"),
+        ("run.allowedVPCEgress", {"values": {"allowedValues": ["all-traffic"]}}, "services with the VPC egress"),
+        ("cloudfunctions.requireVPCConnector", {"enforce": True}, "functions without a VPC connector"),
+        (
+            "cloudbuild.allowedWorkerPools",
+            {"values": {"allowedValues": ["projects/x/locations/r/workerPools/w"]}},
+            "builds in",
+        ),
     ],
 )
 def test_policy_that_refuses_something_is_named_with_its_command(
@@ -157,6 +172,53 @@ def test_only_policies_and_quotas_are_checked_before_the_installation(project: E
     (line,) = project.lines("FIX", "--region", REGION)
     assert "iam.disableServiceAccountCreation" in line
     assert not [word for word in ("topic", "bucket", "function trainmaster") if word in project.run().stdout]
+
+
+FORBIDDEN = 403, {"error": {"code": 403, "message": "the API is disabled"}}
+FIRST_DAY: dict[str, tuple[str, tuple[int, object], str, str]] = {
+    "retired image family": ("/family/common-cu", (404, {}), "FIX", "in `boot_images` of infra/"),
+    "missing permission": (":testIamPermissions", (200, {"permissions": []}), "FIX", "get roles/owner on the project"),
+    "VMs may not be listed": ("/aggregated/instances", FORBIDDEN, "FIX", "get roles/viewer on the project"),
+    "unreachable zone": (
+        "/aggregated/instances",
+        (200, {"items": {"zones/us-east1-b": {"warning": {"code": "UNREACHABLE"}}}}),
+        "!",
+        "Google cannot reach us-east1-b: VMs there are left as they are",
+    ),
+    "unreachable zone of TPUs": (
+        "/nodes",
+        (200, {"unreachable": ["projects/p/locations/us-east1-d"]}),
+        "!",
+        "us-east1-d",
+    ),
+    "Cloud TPU is not enabled": ("/nodes", FORBIDDEN, "-", "with `tpu = true`, infra/ enables it"),
+    "IAM is not enabled": ("/roles", FORBIDDEN, "-", "a project that never used it has none"),
+    "deleted role": (
+        "/roles",
+        (200, {"roles": [{"name": f"projects/{PROJECT}/roles/trainmasterTpuFuse", "deleted": True}]}),
+        "!",
+        'set `role_suffix = "2"`',
+    ),
+}
+
+
+@pytest.mark.parametrize(("end", "answer", "mark", "text"), FIRST_DAY.values(), ids=FIRST_DAY)
+def test_what_stops_the_first_day_is_named_with_its_repair(
+    project: EmptyProject, end: str, answer: tuple[int, object], mark: str, text: str
+) -> None:
+    assert not [line for line in project.lines(mark, "--region", REGION) if text in line]
+    ends = [known for known in project.google.responses if end in known]
+    project.google.responses.update(dict.fromkeys(ends, answer))
+    assert [line for line in project.lines(mark, "--region", REGION) if text in line]
+
+
+def test_region_in_which_new_projects_cannot_build_is_named(project: EmptyProject) -> None:
+    project.google.responses["/regions/europe-west4"] = 200, {"quotas": []}
+    (line,) = project.lines("!", "--region", "europe-west4")
+    assert "Cloud Build may refuse to build the functions in europe-west4" in line
+    assert "us-central1, us-west2, europe-west1" in line
+    readme = (ROOT / "infra" / "README.md").read_text(encoding="utf-8")
+    assert all(region in readme for region in BUILD_REGIONS)
 
 
 def test_region_with_an_unknown_group_of_locations_is_refused(project: EmptyProject) -> None:

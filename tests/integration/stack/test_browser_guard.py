@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -144,3 +145,14 @@ def test_request_without_host_is_refused(address: str) -> None:
         plain.sendall(b"POST / HTTP/1.0\r\nContent-Length: 0\r\n\r\n")
         first_line = plain.makefile("rb").readline()
     assert first_line.split()[1] in (b"403", b"405")
+
+
+def test_connection_to_a_function_outlasts_idle_seconds(tmp_path: Path) -> None:
+    """A client that reuses its connection for a POST gets no answer if the server has closed it, and may not repeat."""
+    with function_server(tmp_path) as address:
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)
+        for idle_s in (0, 2.5):  # gunicorn's default is 2 s
+            time.sleep(idle_s)
+            connection.request("POST", "/", b"{}")
+            connection.getresponse().read()
+        connection.close()

@@ -11,6 +11,7 @@ from typing import Final
 
 from trainmaster.api.permissions import REQUIRED_PERMISSIONS
 from trainmaster.cli.doctor.findings import CREATE_IT, Finding, not_checked, ok, problem
+from trainmaster.cli.doctor.first_day_checks import check_images, check_installation_place, check_listings
 from trainmaster.cli.doctor.function_checks import check_functions
 from trainmaster.cli.doctor.policy_checks import check_policies
 from trainmaster.cli.doctor.quota_checks import check_quotas
@@ -24,6 +25,8 @@ from trainmaster.cli.doctor.topic_checks import (
     check_schema,
 )
 from trainmaster.cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE, Endpoints, Inspection, InspectionError
@@ -60,6 +63,9 @@ def run_checks(values: Settings, region: str | None, *, before_install: bool) ->
         ("clock", partial(_check_clock, inspection)),
         ("organisation policies", partial(check_policies, inspection, region, before_install=before_install)),
         ("Compute Engine", partial(_check_compute, inspection, region)),
+        ("boot images", partial(check_images, inspection)),
+        ("listings", partial(check_listings, inspection)),
+        *([("installation", partial(check_installation_place, inspection, region))] if before_install else []),
         *([] if before_install else _checks_of_the_installation(inspection, values)),
     ]
     for name, check in checks:
@@ -142,6 +148,9 @@ def _check_indexes() -> Iterator[Finding]:
     store.open_notifications(1)
     store.count_ready("doctor", 1)
     store.recent_jobs(1)
+    store.count_by_state()
+    store.count_created_since(datetime.now(UTC), through_api=True)
+    list(store.lost_peers("doctor", Replica(1, ReplicaId(TaskType.WORKER, 0)), datetime.now(UTC)))
     yield ok("indexes of Firestore")
 
 

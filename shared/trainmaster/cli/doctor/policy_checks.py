@@ -96,6 +96,10 @@ def _nat(policy: Policy, place: Place) -> str:
     return "" if policy.allows(f"under:projects/{place.project}") else "Cloud NAT"
 
 
+def _builds(policy: Policy, _: Place) -> str:
+    return "" if policy.allows("") else "builds in Cloud Build's default pool, in which functions are built"
+
+
 RULES: Final = (
     Rule(
         "run.managed.requireInvokerIam",
@@ -107,6 +111,9 @@ RULES: Final = (
         _each_allowed("functions with the ingress", ("ALLOW_ALL",), ("ALLOW_INTERNAL_ONLY",)),
     ),
     Rule("run.allowedIngress", _each_allowed("services with the ingress", ("all",), ("internal",))),
+    Rule("run.allowedVPCEgress", _each_allowed("services with the VPC egress", ("private-ranges-only",))),
+    Rule("cloudfunctions.requireVPCConnector", _when_enforced("functions without a VPC connector")),
+    Rule("cloudbuild.allowedWorkerPools", _builds),
     Rule("gcp.resourceLocations", _location, "choose another region"),
     Rule(
         "gcp.restrictServiceUsage",

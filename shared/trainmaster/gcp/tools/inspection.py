@@ -22,6 +22,7 @@ from google.auth.transport.requests import Request
 
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp import clients
+from trainmaster.gcp.compute_fleet.listed_vms import LISTED_FIELDS
 from trainmaster.gcp.errors import NO_CONNECTION
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.rest_api import Json, RestApi
@@ -55,6 +56,7 @@ class Endpoints:
     policies: str = ""
     """Organization Policy."""
     functions: str = ""
+    tpu: str = ""
 
 
 GOOGLE: Final = Endpoints(
@@ -66,6 +68,7 @@ GOOGLE: Final = Endpoints(
     accounts="https://iam.googleapis.com",
     policies="https://orgpolicy.googleapis.com",
     functions="https://cloudfunctions.googleapis.com",
+    tpu="https://tpu.googleapis.com",
 )
 
 
@@ -161,6 +164,33 @@ class Inspection:
     def project_quotas(self) -> tuple[Quota, ...]:
         """Return the quotas that count all regions together."""
         return _quotas_of(self._find("compute", f"/compute/v1/projects/{self.project}") or {})
+
+    def unreachable_zones(self) -> frozenset[str]:
+        """Return the zones that a list of all VMs lacks. It asks for the same fields as `provision`."""
+        listing = self._call(
+            "compute", f"/compute/v1/projects/{self.project}/aggregated/instances?fields={LISTED_FIELDS}"
+        )
+        scopes = listing.get("items", {}).items()
+        warned = {name for name, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
+        return frozenset(_short(name) for name in warned | set(listing.get("unreachables", ())))
+
+    def unreachable_tpu_zones(self) -> frozenset[str]:
+        """Return the zones that the lists of TPU nodes and queued resources lack."""
+        lists = [
+            self._call("tpu", f"/v2/projects/{self.project}/locations/-/{kind}?fields=unreachable,nextPageToken")
+            for kind in ("nodes", "queuedResources")
+        ]
+        return frozenset(_short(name) for listing in lists for name in listing.get("unreachable", ()))
+
+    def has_image(self, image: str) -> bool:
+        """Whether there is an image, or a family with an image, `projects/P/global/images/[family/]NAME`."""
+        return self._find("compute", f"/compute/v1/{image}?fields=name") is not None
+
+    def deleted_roles(self) -> frozenset[str]:
+        """Return the ids of the deleted custom roles that can still be restored."""
+        path = f"/v1/projects/{self.project}/roles?showDeleted=true&pageSize=1000"
+        roles = self._call("accounts", path).get("roles", ())
+        return frozenset(_short(role["name"]) for role in roles if role.get("deleted"))
 
     def offers(self, zone: str) -> frozenset[str]:
         """Return the names of the machine types and GPUs that the zone has; none if it does not exist."""
