@@ -113,7 +113,9 @@ def test_package_does_not_replace_the_runtimes_build_of_a_framework(
         files = {"tensorflow/__init__.py": f"BUILD = {build!r}"} if build else {f"{name}/__init__.py": ""}
         (shelf / f"{wheel_name}-py3-none-any.whl").write_bytes(wheel_of(name, files, version, required))
     offline.environ["PIP_FIND_LINKS"] = str(shelf)
-    files = {"trainer/__init__.py": "", "trainer/task.py": "import tensorflow; print('TRAINED WITH', tensorflow.BUILD)"}
+    task = "import os, site, tensorflow as tf; print('TRAINED WITH', tf.BUILD)\n"
+    task += "assert os.environ['PATH'].startswith(f'{site.getuserbase()}/bin:'), 'commands of packages'"
+    files = {"trainer/__init__.py": "", "trainer/task.py": task}
     cloud.objects["gs://b/trainer-0.1-py3-none-any.whl"] = wheel_of("trainer", files, requires=requires)
     offline.configure(packages=["tensorflow-tpu==2.20.*"], package_uris=["gs://b/trainer-0.1-py3-none-any.whl"])
     cloud.direct(1, 1)

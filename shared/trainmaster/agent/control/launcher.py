@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import site
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER
 from trainmaster.agent.program.container_program import ContainerProgram, bind_option
 from trainmaster.agent.program.devices import gpu_count
-from trainmaster.agent.program.environment import arguments_of, command_of, environment_of
+from trainmaster.agent.program.environment import arguments_of, command_of, environment_of, platform_variables
 from trainmaster.agent.program.process_table import kill_marked
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.variable_references import resolve_references
@@ -68,9 +70,7 @@ class Launcher:
 
     def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> RunningProgram:
         """Start the program. `slices`: as in the directive. Raises OSError or ValueError if it cannot be started."""
-        without_variables = replace(self._identity.config, variables={})
-        platform_variables = environment_of(replace(self._identity, config=without_variables), {}, slices, gpu_count())
-        config = resolve_references(self._identity.config, platform_variables)
+        config = resolve_references(self._identity.config, platform_variables(self._identity, slices, gpu_count()))
         env = environment_of(replace(self._identity, config=config), secrets, slices, gpu_count())
         metric_folder = self._metric.create_folder(key)
         if config.container is not None:
@@ -101,6 +101,8 @@ class Launcher:
         folder = self._workspace.work / "run"  # Python puts it first in sys.path, so it must hold none of our files
         folder.mkdir(exist_ok=True)
         inherited = {name: value for name, value in self._workspace.environ.items() if name != "PYTHONNOUSERSITE"}
+        # Where pip installs the commands of the job's packages, such as `ray` and `accelerate`.
+        inherited["PATH"] = os.pathsep.join([f"{site.getuserbase()}/bin", inherited.get("PATH", os.defpath)])
         # The agent's own interpreter, which is the `python3` that the startup script found.
         command[0] = sys.executable
         package = config.python_module.partition(".")[0]

@@ -105,6 +105,8 @@ class VmConfig:
     """Where the output is copied in Cloud Logging; None if it is not copied."""
     fuse_s: float | None
     """Time after which a TPU node deletes itself; None for VMs, which Compute Engine deletes."""
+    independent: bool = False
+    """Whether no replica of the job waits for another one."""
 
     @staticmethod
     def parse(text: str) -> VmConfig:
@@ -148,6 +150,7 @@ class VmConfig:
             topics=stored["topics"],
             log=stored.get("log"),
             fuse_s=stored.get("fuse_s"),
+            independent=bool(stored.get("independent")),
         )
 
 

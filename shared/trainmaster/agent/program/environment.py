@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.program.conventions import launch_variables, run_variables
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -16,17 +18,29 @@ def environment_of(
 ) -> dict[str, str]:
     """Return the variables that the program gets besides the VM's own.
 
-    They are the job's variables, its secrets, and the platform's variables, which win: TF_CONFIG, CLUSTER_SPEC, the
-    ranks, those of the VM config, and those of a TPU slice. `slices`: addresses of the job's slices, as in the
-    directive. `gpus`: GPUs of this machine.
+    The conventions of launchers and trackers come first, then the job's variables, its secrets, and the platform's
+    variables; the last one of a name wins. `slices` and `gpus`: as in `platform_variables`.
+    """
+    config = identity.config
+    platform = platform_variables(identity, slices, gpus)
+    own = {**config.variables, **secrets}
+    defaults = {} if config.independent else launch_variables(platform, gpus)
+    if identity.is_primary:
+        defaults.update(run_variables(config.project, config.job_id, own))
+    return {**defaults, **own, **platform}
+
+
+def platform_variables(identity: AgentIdentity, slices: Sequence[str] = (), gpus: int = 0) -> dict[str, str]:
+    """Return the platform's variables: TF_CONFIG, CLUSTER_SPEC, ranks, those of the VM config and of a TPU slice.
+
+    `slices`: addresses of the job's slices, as in the directive. `gpus`: GPUs of this machine.
     """
     config = identity.config
     platform = {name: str(value) for name, value in config.environment.items()}
     for name, spec in (("TF_CONFIG", config.tf_config), ("CLUSTER_SPEC", config.cluster_spec)):
         if spec is not None:
             platform[name] = json.dumps({**spec, "task": {**spec.get("task", {}), "index": identity.index}})
-    resolved = {name: _with_slice_addresses(text, slices) for name, text in platform.items()}
-    environment = {**config.variables, **secrets, **resolved}
+    environment = {name: _with_slice_addresses(text, slices) for name, text in platform.items()}
     if identity.project_number and "CLOUD_ML_PROJECT_ID" in environment:
         # AI Platform Training set it to the project's number, not to its id.
         environment["CLOUD_ML_PROJECT_ID"] = identity.project_number

@@ -99,6 +99,7 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
         "slice_base": cluster.slice_base(task_type),
         "environment": variables,
         "job_variable": job_variable,
+        **({"independent": True} if job.plan.independent else {}),
     }
 
 

@@ -1,0 +1,107 @@
+"""The variables of launchers and trackers: which ones, and that none replaces one of the user or the platform."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.integration.agent.support.vm import agent_identity
+from trainmaster.agent.program.conventions import launch_variables, run_variables
+from trainmaster.agent.program.environment import environment_of, platform_variables
+
+PLATFORM: Final = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "chief", "MASTER_PORT": "2222"}
+TORCH: Final = {
+    "PET_NNODES": "2",
+    "PET_NODE_RANK": "1",
+    "PET_MASTER_ADDR": "chief",
+    "PET_MASTER_PORT": "2222",
+    "PET_NPROC_PER_NODE": "1",
+}
+JAX: Final = {"JAX_COORDINATOR_ADDRESS": "chief:2222", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
+KERAS: Final = {
+    "KERAS_DISTRIBUTION_JOB_ADDRESSES": "chief:2222",
+    "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
+    "KERAS_DISTRIBUTION_PROCESS_ID": "1",
+}
+RAY: Final = {"RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT": "600"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus", "expected"),
+    [
+        ({}, 0, {**TORCH, **JAX, **KERAS, **RAY}),
+        ({}, 1, {**TORCH, **JAX, **KERAS, **RAY}),
+        ({}, 8, {**TORCH, "PET_NPROC_PER_NODE": "8", **JAX, **RAY}),
+        ({"WORLD_SIZE": "1", "RANK": "0"}, 8, {}),
+        ({"TPU_CONFIG": "{}"}, 0, {}),
+        ({"RANK": None}, 0, {}),
+    ],
+)
+def test_machines_of_a_cluster_get_the_variables_of_launchers(
+    changes: dict[str, str | None], gpus: int, expected: dict[str, str]
+) -> None:
+    platform = {name: value for name, value in {**PLATFORM, **changes}.items() if value is not None}
+    assert launch_variables(platform, gpus) == expected
+
+
+def test_independent_replicas_get_no_variables_of_launchers() -> None:
+    identity = agent_identity(environment=PLATFORM)
+    assert "PET_NNODES" in environment_of(identity, {})
+    alone = replace(identity, config=replace(identity.config, independent=True))
+    assert environment_of(alone, {}) == platform_variables(alone)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((), set()),
+        (("LEVEL", "XWANDB_A"), set()),
+        (("WANDB_API_KEY",), {"WANDB_RUN_ID", "WANDB_RESUME"}),
+        (("COMET_API_KEY",), {"COMET_EXPERIMENT_KEY", "COMET_RESUME_STRATEGY"}),
+        (("NEPTUNE_PROJECT",), {"NEPTUNE_CUSTOM_RUN_ID"}),
+        (("WANDB_API_KEY", "WANDB_RUN_ID"), set()),
+        (("WANDB_API_KEY", "WANDB_RESUME"), set()),
+        (("MLFLOW_TRACKING_URI",), set()),
+    ],
+)
+def test_tracker_that_the_job_names_gets_one_run(names: tuple[str, ...], expected: set[str]) -> None:
+    assert set(run_variables("p", "digits_1", names)) == expected
+
+
+@given(st.text("abZ09_", min_size=1, max_size=120), st.text("abZ09_", min_size=1, max_size=120))
+def test_run_is_valid_for_its_tracker_and_its_jobs_own(job_id: str, other: str) -> None:
+    names = ("WANDB_A", "COMET_A", "NEPTUNE_A")
+    variables = run_variables("p", job_id, names)
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,49}", variables["WANDB_RUN_ID"])
+    assert re.fullmatch(r"[0-9a-f]{32,50}", variables["COMET_EXPERIMENT_KEY"])
+    assert len(variables["NEPTUNE_CUSTOM_RUN_ID"]) <= 36
+    for project, job in (("p", other), ("q", job_id)):
+        is_same = (project, job) == ("p", job_id)
+        run = run_variables(project, job, names)
+        assert all(
+            is_same is (run[name] == variables[name]) for name in variables if not name.endswith(("RESUME", "RATEGY"))
+        )
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted({**TORCH, **JAX, **KERAS, **RAY, "WANDB_RUN_ID": "", "A": ""})), st.text()),
+    st.dictionaries(st.sampled_from(["PET_NNODES", "WANDB_API_KEY", "RANK"]), st.text()),
+    st.integers(0, 8),
+)
+def test_no_default_changes_a_variable_of_the_user_or_the_platform(
+    variables: dict[str, str], secrets: dict[str, str], gpus: int
+) -> None:
+    identity = agent_identity(environment=PLATFORM)
+    identity = replace(identity, config=replace(identity.config, variables=variables))
+    platform = platform_variables(identity, (), gpus)
+    environment = environment_of(identity, secrets, (), gpus)
+    assert {name: environment[name] for name in {**variables, **secrets, **platform}} == {
+        **variables,
+        **secrets,
+        **platform,
+    }
