@@ -118,6 +118,7 @@ def test_following_a_log_keeps_its_budgets_of_space(page: Page, site: LargeConso
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(900)
 def test_pages_are_drawn_within_their_budgets(page: Page, site: LargeConsole) -> None:
     """Layout shifts, and times of the clock, which need a machine that does nothing else."""
     check(page_figures(page) | measure_brush(page) | measure_following(page, site, UPDATES), OVER_BUDGET)
