@@ -11,12 +11,16 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Final
 
 from functions_framework import create_app
 from functions_framework._http import create_server
 
 from trainmaster_emulators.browser_guard import BrowserGuard
 from trainmaster_emulators.realism.push_flow import PushedApplication, PushFlow
+
+IDLE_S: Final = 620
+"""How long an idle connection stays open. Source: the timeout of Google's load balancers, plus 10 s."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.push_time_scale is not None:
         app.wsgi_app = PushedApplication(app.wsgi_app, PushFlow(options.push_time_scale))
     app.wsgi_app = BrowserGuard(app.wsgi_app)
-    create_server(app, debug=False).run(options.host, options.port)
+    create_server(app, debug=False, keepalive=IDLE_S).run(options.host, options.port)
     return 0
 
 
