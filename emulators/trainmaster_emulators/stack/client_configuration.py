@@ -162,6 +162,7 @@ def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -
         **cloud_sdk_environment(state_dir, config, endpoints),
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # gcsfs would ask the emulator by gRPC, and retry for a minute
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",
         "TRAINMASTER_PUBSUB_ENDPOINT": f"http://{endpoints.pubsub}",

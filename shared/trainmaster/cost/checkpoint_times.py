@@ -17,7 +17,7 @@ from cachetools import LRUCache
 
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Dialect, Plan
-from trainmaster.core.reporting.lost_work import WrittenObjects, is_checkpoint, written_objects
+from trainmaster.core.reporting.lost_work import WrittenObjects, checkpoints_of, written_objects
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import BucketForbiddenError, CreatedObject, ObjectTimes
@@ -48,9 +48,8 @@ class Listing:
     @property
     def checkpoints(self) -> tuple[CreatedObject, ...]:
         """Objects that may belong to a checkpoint, in the order of their creation."""
-        return tuple(
-            sorted((item for item in self.objects if is_checkpoint(item.name)), key=lambda item: item.created_at)
-        )
+        saved = checkpoints_of(item.name for item in self.objects)
+        return tuple(sorted((item for item in self.objects if item.name in saved), key=lambda item: item.created_at))
 
 
 class CheckpointTimes:

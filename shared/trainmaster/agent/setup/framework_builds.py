@@ -20,14 +20,8 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = (
     ("tensorflow", "tensorflow-tpu", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tf-nightly"),
-    ("torch",),
-    ("torchvision",),
-    ("torchaudio",),
-    ("torch-xla",),
-    ("jax",),
-    ("jaxlib",),
-    ("libtpu",),
     ("xgboost", "xgboost-cpu"),
+    *((name,) for name in ("torch", "torchvision", "torchaudio", "torch-xla", "jax", "jaxlib", "libtpu")),
 )
 """Names of each framework's distributions, as PEP 503 normalizes them."""
 

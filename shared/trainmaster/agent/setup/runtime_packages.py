@@ -24,6 +24,7 @@ _PINNED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*
 class RuntimePackages:
     def __init__(self, pip: Pip, workspace: Workspace) -> None:
         self._pip = pip
+        self._workspace = workspace
         self._folder = workspace.work / "runtime"
 
     def install(self, requirements: Sequence[str]) -> None:
@@ -31,6 +32,7 @@ class RuntimePackages:
         missing = [requirement for requirement in requirements if not is_satisfied(requirement)]
         if not missing:
             return
+        self._workspace.log(f"The VM's image lacks {', '.join(missing)}: downloading them, which may be gigabytes.")
         self._folder.mkdir(parents=True, exist_ok=True)
         frameworks = [requirement for requirement in missing if is_framework(requirement)]
         others = [requirement for requirement in missing if requirement not in frameworks]

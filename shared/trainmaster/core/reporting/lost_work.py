@@ -10,7 +10,7 @@ has two bounds.
 
 Programs that keep some checkpoints delete the oldest ones first, so the newest one before a loss is still there, unless
 all checkpoints of that time were deleted. An object without a number in its name, such as `last.ckpt`, is replaced by
-the next one.
+the next one. Where a library marks complete saves, only the markers are checkpoints.
 """
 
 from __future__ import annotations
@@ -32,6 +32,16 @@ _NO_CHECKPOINT: Final = re.compile(
 """Names of event files, logs, reports and folders: a program writes them without saving its state."""
 _REPLACED: Final = re.compile(r"(?!(.*/)?checkpoint$)[^0-9]*?(\.[^/]*)?")
 """Names without a number before the extension, except for TensorFlow's `checkpoint`, which only names the others."""
+
+
+_MARKER: Final = re.compile(
+    r"(?P<folder>(?:.*/)?)[^/]+/(?:commit_success\.txt|\.metadata|trainer_state\.json)"
+    r"|(?P<prefix>(?P<own>(?:.*/)?)[^/]+)\.index"
+)
+"""The last object of a save, and the folder of all saves. Source: Orbax on Cloud Storage, torch.distributed.checkpoint,
+Trainer of transformers, tf.train.Checkpoint."""
+_UNFINISHED: Final = "-unfinished"
+"""End of the object beside the folder of a save that is not complete. Source: NeMo's checkpoint callback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +102,24 @@ class LostWork:
         return LostWork(self.at_least_s + other.at_least_s, self.at_most_s + other.at_most_s)
 
 
-def is_checkpoint(name: str) -> bool:
-    """Return whether an object of this name may belong to a checkpoint."""
-    return _NO_CHECKPOINT.fullmatch(name) is None
+def checkpoints_of(names: Iterable[str]) -> set[str]:
+    """Return the objects that may belong to a checkpoint; where a library marks complete saves, only the markers."""
+    names = set(names)
+    sharded = {name.partition(".data-")[0] for name in names if ".data-" in name}
+    markers = {
+        name: match["own"] if match["folder"] is None else match["folder"]
+        for name in names
+        if (match := _MARKER.fullmatch(name)) and (match["prefix"] is None or match["prefix"] in sharded)
+    }
+    unfinished = tuple(f"{name.removesuffix(_UNFINISHED)}/" for name in names if name.endswith(_UNFINISHED))
+    marked = tuple(set(markers.values()))
+    return {
+        name
+        for name in names
+        if (name in markers or not (name.startswith(marked) or _NO_CHECKPOINT.fullmatch(name)))
+        and not name.startswith(unfinished)
+        and not name.endswith(_UNFINISHED)
+    }
 
 
 def written_objects(objects: Iterable[tuple[str, datetime]], *, is_complete: bool = True) -> WrittenObjects:
@@ -102,9 +127,11 @@ def written_objects(objects: Iterable[tuple[str, datetime]], *, is_complete: boo
     checkpoints: list[datetime] = []
     others: list[datetime] = []
     replaced: list[datetime] = []
-    for name, created_at in objects:
-        (checkpoints if is_checkpoint(name) else others).append(created_at)
-        if is_checkpoint(name) and _REPLACED.fullmatch(name):
+    listed = list(objects)
+    saved = checkpoints_of(name for name, _ in listed)
+    for name, created_at in listed:
+        (checkpoints if name in saved else others).append(created_at)
+        if name in saved and _REPLACED.fullmatch(name):
             replaced.append(created_at)
     return WrittenObjects(tuple(sorted(checkpoints)), tuple(sorted(others)), max(replaced, default=None), is_complete)
 

@@ -58,7 +58,9 @@ def prebuilt_image_version(image: str) -> str | None:
 def had_keras_2(image: str) -> bool:
     """Return whether a prebuilt image had TensorFlow with Keras 2: TensorFlow 2.16 was the first with Keras 3."""
     match = _PREBUILT.fullmatch(image)
-    return bool(match) and match["framework"] == "tf" and (int(match["major"]), int(match["minor"])) < KERAS_3_SINCE
+    if match is None:
+        return False
+    return match["framework"] == "tf" and (int(match["major"]), int(match["minor"])) < KERAS_3_SINCE
 
 
 def prebuilt_image_substitution(image: str, runtime: str, path: FieldPath, problems: Problems) -> Substitution:

@@ -16,6 +16,7 @@ from trainmaster.jobspec.catalog.runtimes import (
     TPU_PYTHON,
     Runtime,
 )
+from trainmaster.jobspec.fields.container_images import had_keras_2
 from trainmaster.jobspec.formats.ai_platform import TrainingInput
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
@@ -56,8 +57,10 @@ def keep_keras_2(
 ) -> dict[TaskType, Program]:
     """Return the programs with the variable that makes `tf.keras` Keras 2, unless they set it themselves.
 
-    `path`: field that selects the runtime; `requested`: its value.
+    `path`: field that selects the runtime; `requested`: its value, a runtime version or a prebuilt image.
     """
+    if requested not in PAST_RUNTIMES and not had_keras_2(requested):
+        return programs
     kept = {
         task_type: program
         if any(variable.name == LEGACY_KERAS for variable in program.environment)

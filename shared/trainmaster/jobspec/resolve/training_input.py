@@ -5,12 +5,7 @@ from __future__ import annotations
 from trainmaster.core.model.plan import Container, Dialect, Program, Substitution, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
-from trainmaster.jobspec.fields.container_images import (
-    check_image,
-    had_keras_2,
-    prebuilt_image_substitution,
-    prebuilt_image_version,
-)
+from trainmaster.jobspec.fields.container_images import check_image, prebuilt_image_substitution, prebuilt_image_version
 from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
 from trainmaster.jobspec.fields.placement import resolve_region
 from trainmaster.jobspec.fields.programs import check_directory, check_module, check_packages, require
@@ -62,11 +57,9 @@ def resolve_training_input(
     else:
         programs = _resolve_programs(training, roles, variables, problems, has_container=has_container)
         runtime = _resolve_runtime(training, problems, substitutions, has_container=has_container, on_tpu=on_tpu)
-        if training.runtime_version in PAST_RUNTIMES and image is None:
-            where = problems.spelled_path(RUNTIME_PATH)
-            programs = keep_keras_2(programs, where, training.runtime_version, substitutions)
-        elif image is not None and not has_container and had_keras_2(image):
-            programs = keep_keras_2(programs, problems.spelled_path(IMAGE_PATH), image, substitutions)
+        if not has_container:
+            where = problems.spelled_path(IMAGE_PATH if image else RUNTIME_PATH)
+            programs = keep_keras_2(programs, where, image or training.runtime_version or "", substitutions)
     return ResolvedSpec(
         dialect=Dialect.AI_PLATFORM,
         roles=roles,

@@ -5,12 +5,7 @@ from __future__ import annotations
 from trainmaster.core.model.plan import Container, Program, Substitution, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
-from trainmaster.jobspec.fields.container_images import (
-    check_image,
-    had_keras_2,
-    prebuilt_image_substitution,
-    prebuilt_image_version,
-)
+from trainmaster.jobspec.fields.container_images import check_image, prebuilt_image_substitution, prebuilt_image_version
 from trainmaster.jobspec.fields.environment_variables import resolve_pool_variables
 from trainmaster.jobspec.fields.programs import check_module, check_packages, require
 from trainmaster.jobspec.fields.runtime_version import keep_keras_2, runtime_for, runtime_label
@@ -44,11 +39,8 @@ class PoolPrograms:
             self.by_type[task_type] = self._container_program(container, container_path)
         elif package is not None:
             program = {task_type: self._package_program(package, package_path)}
-            image = package.executor_image_uri
-            if image is not None and had_keras_2(image):
-                where = self._problems.spelled_path((*package_path, "executorImageUri"))
-                program = keep_keras_2(program, where, image, self._substitutions)
-            self.by_type |= program
+            where = self._problems.spelled_path((*package_path, "executorImageUri"))
+            self.by_type |= keep_keras_2(program, where, package.executor_image_uri or "", self._substitutions)
         elif not self._problems.has_any_at(container_path, package_path):
             require(None, container_path, self._problems)
 

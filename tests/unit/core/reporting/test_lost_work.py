@@ -13,7 +13,7 @@ from trainmaster.core.reporting.lost_work import (
     Loss,
     LostWork,
     WrittenObjects,
-    is_checkpoint,
+    checkpoints_of,
     lost_work,
     written_objects,
 )
@@ -72,7 +72,32 @@ def test_lost_work_has_bounds(written: WrittenObjects | None, expected: LostWork
     ],
 )
 def test_checkpoints_are_distinguished_from_event_files_and_logs(name: str, expected: bool) -> None:
-    assert is_checkpoint(name) is expected
+    assert (name in checkpoints_of([name])) is expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        # Orbax on Cloud Storage: the second save is not complete
+        ("m/1/state/a m/1/commit_success.txt m/2/state/b", "m/1/commit_success.txt"),
+        # torch.distributed.checkpoint
+        ("m/step_1/__0_0.distcp m/step_1/.metadata m/step_2/__0_0.distcp", "m/step_1/.metadata"),
+        # transformers: an incomplete save, and the final model elsewhere
+        (
+            "o/checkpoint-5/model.bin o/checkpoint-5/trainer_state.json o/checkpoint-9/model.bin x/final.pt",
+            "o/checkpoint-5/trainer_state.json x/final.pt",
+        ),
+        # TensorFlow
+        ("c/checkpoint c/ckpt-1.data-00000-of-00001 c/ckpt-1.index c/ckpt-2.data-00000-of-00001", "c/ckpt-1.index"),
+        ("c/faiss.index c/model.pt", "c/faiss.index c/model.pt"),
+        # NeMo
+        ("n/step=1/weights n/step=2/weights n/step=2-unfinished", "n/step=1/weights"),
+        # a save at the top of the job's directory
+        ("checkpoint-5/trainer_state.json checkpoint-9/model.bin", "checkpoint-5/trainer_state.json"),
+    ],
+)
+def test_only_markers_of_complete_saves_are_checkpoints_where_a_library_writes_them(names: str, expected: str) -> None:
+    assert checkpoints_of(names.split()) == set(expected.split())
 
 
 def test_preemption_forty_seconds_after_a_checkpoint_loses_forty_seconds() -> None:
