@@ -108,7 +108,9 @@ def has_succeeded(exit_: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("program", [SAVE, CARELESS])
 def test_saved_file_is_in_its_bucket_when_the_exit_is_reported(case: Case, program: str) -> None:
-    assert has_succeeded(case.run(program))
+    exit_ = case.run(program)
+    assert has_succeeded(exit_)
+    assert exit_["container"].endswith("/gcs,target=/gcs")
     assert case.read("model/model.bin") == CONTENT
 
 
@@ -188,4 +190,5 @@ def test_gcsfuse_that_cannot_mount_fails_the_setup_with_its_message(
 def test_nothing_can_be_written_without_gcsfuse(case: Case) -> None:
     exit_ = case.run(SAVE, b"")
     assert exit_["exit_status"] == 1
+    assert exit_["container"].endswith("/no-gcs,target=/gcs,readonly")
     assert "Read-only file system" in exit_["error"]["message"]

@@ -122,7 +122,7 @@ def environment(options: dict[str, list[str]]) -> dict[str, str]:
             variable, _, value = line.partition("=")
             env[variable] = value
     for mount in options.get("--mount", []):  # these containers see the machine's files
-        parts = dict(part.split("=") for part in mount.split(","))
+        parts = dict(part.partition("=")[::2] for part in mount.split(","))
         env = {name: value.replace(parts["target"], parts["source"]) for name, value in env.items()}
     return env
 

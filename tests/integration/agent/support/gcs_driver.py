@@ -49,7 +49,8 @@ def main(folder: Path, gcsfuse: bytes, source: str) -> None:
     environ = {**os.environ, "GCS": str(point)}
     program = Program([sys.executable, "-c", source], workspace, env=environ, cwd=work)
     mount.on_death(lambda: program.end(0.2))
-    print(json.dumps(asdict(mount.settle(program.wait()))))
+    container = mount.container_option()
+    print(json.dumps({"container": container, **asdict(mount.settle(program.wait()))}))
 
 
 if __name__ == "__main__":
