@@ -101,9 +101,11 @@ mutants: $(INSTALLED) ## change each expression of the rules; list the changes t
 	@$(BIN)/python tests/mutation/run.py $(MODULE)
 
 SEEDS ?= 200000
+FUZZ_S ?= 3600
 .PHONY: soak
-soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and check all invariants after each step
+soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and throw hostile input at every entrance for FUZZ_S seconds
 	@$(BIN)/python -m trainmaster.simulator.soak --seeds $(SEEDS)
+	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S) --seed $$RANDOM --jobs $$(getconf _NPROCESSORS_ONLN)
 
 .PHONY: stage
 stage: $(INSTALLED) ## build the source archive of each function, the agent and the algorithms in build/stage/, for infra/

@@ -64,7 +64,7 @@ resource "google_project_iam_member" "upload_reads" {
 
 # Trainmaster's own lines in a job's log.
 resource "google_project_iam_member" "function_logs" {
-  for_each = local.functions
+  for_each = local.stateful
   project  = var.project
   role     = "roles/logging.logWriter"
   member   = google_service_account.function[each.key].member

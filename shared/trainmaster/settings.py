@@ -140,8 +140,8 @@ class Settings(BaseSettings):
     )
     limits: Limits = Field(
         default_factory=dict,
-        description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8. Jobs that do not "
-        "fit wait in QUEUED. `tpus` counts the numbers in the names of TPU types: TensorCores up to v5p, chips for v5e "
+        description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8,disk_gib=20000. Jobs "
+        "that do not fit wait in QUEUED. `run_hours` bounds the run time of each job. `tpus` counts the numbers in the names of TPU types: TensorCores up to v5p, chips for v5e "
         "and v6e. Empty: no limits but Google's quotas.",
     )
     iam_endpoint: str = Field(
@@ -181,7 +181,7 @@ class Settings(BaseSettings):
         default=60,
         ge=0,
         description="Most jobs created by uploads and messages within a minute; 0: no limit. Further ones wait in "
-        "Pub/Sub. They do not count in the quota of the API.",
+        "Pub/Sub, for at most 15 minutes. They do not count in the quota of the API.",
     )
     requests_per_minute: int = Field(
         default=300,

@@ -106,7 +106,9 @@ def test_provision_manages_training_vms_and_no_other_vm(plan: Plan, kind: str, n
 def test_users_of_ssh_log_in_to_training_vms_and_to_no_other_vm(planned: Callable[..., Plan], sudo: bool) -> None:
     grants = planned(ssh_users=["group:ml@example.com"], ssh_sudo=sudo).of("google_project_iam_member").values()
     (login,) = (
-        grant for grant in grants if grant["role"].lower() in ("roles/compute.oslogin", "roles/compute.osadminlogin")
+        grant
+        for grant in grants
+        if grant.get("role", "").lower() in ("roles/compute.oslogin", "roles/compute.osadminlogin")
     )
     (condition,) = conditions(login)
     instances = "projects/p/zones/us-central1-a/instances"

@@ -1,0 +1,271 @@
+"""Every place at which text of others is read: what it is given, and the errors with which it may refuse it.
+
+An entrance returns for an input that it accepts. `ACCEPTED` are the documents that the inputs are made of.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+import yaml
+
+from tests.support.console_site import Site
+from tests.support.jobs import CHIEF, a_spec, a_tuning_spec
+from tests.support.world import World
+from trainmaster.agent.metric.event_records import CorruptRecordError, parse_records
+from trainmaster.agent.metric.trial_metric import parse_measurements
+from trainmaster.agent.reporting.log_entry import entry_of
+from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.api import handler
+from trainmaster.api.permissions import EQUIVALENT_PERMISSIONS
+from trainmaster.api.request import Request, Service
+from trainmaster.cli.output import make_visible
+from trainmaster.console.printable import printable
+from trainmaster.core.intake.registry_images import parse_registry_image
+from trainmaster.core.model.vm_names import job_hash_in
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import submit
+from trainmaster.gcp.compute_fleet.fleet import parse_heartbeat
+from trainmaster.gcp.iap_assertions import IapAssertions
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.gcp.project_access import _signed_scopes
+from trainmaster.jobspec import InvalidJob, accept, job_id_from, read_document
+from trainmaster.memory.access import MemoryAccess
+from trainmaster.messaging import agent_messages, google_events, internal_requests, push
+from trainmaster.messaging.reported_metric import decode_reported_metric
+from trainmaster.presentation.log_reader import parse_entry
+
+OWNER: Final = "ya29.token-of-an-owner"
+REFUSED: Final = (PermanentError, TemporaryError, InvalidJob)
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """One entrance. `read` raises anything but `errors` for a defect."""
+
+    read: Callable[[bytes], object]
+    seeds: Sequence[object]
+    errors: tuple[type[Exception], ...] = REFUSED
+
+
+def agent_message() -> dict[str, Any]:
+    world = World()
+    world.submit()
+    world.deliver()
+    error = {"type": "E", "message": "m", "frame": "f", "causes": ["c"]}
+    metric = {"value": 1.0, "step": 3, "earlier": [{"value": 0.5, "step": 1}]}
+    return {
+        **world.message_fields(CHIEF),
+        "cause": "process",
+        "exit_status": 1,
+        "error": error,
+        "metric": metric,
+        "tail": "t",
+    }
+
+
+def served(body: bytes) -> None:
+    """Serve a push request. Its dead letter must fit Pub/Sub's limits, which the bus in memory has."""
+    bus = World().bus
+    stream = SimpleNamespace(read=lambda size: body[:size])
+    push.serve(SimpleNamespace(stream=stream), "replica_exit", _handle_exit, lambda: bus)  # type: ignore[arg-type]
+
+
+def _handle_exit(message: push.Message) -> None:
+    agent_messages.decode_subject(message.data)
+    agent_messages.decode_replica_exit(message.data)
+
+
+def submitted(world: World) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        submit.handle(data, None, world.deps, world.now)
+
+    return read
+
+
+def called(world: World) -> Callable[[bytes], None]:
+    """Serve a request of the API whose parts are in a JSON object, or whose body or filter is the input."""
+    numbers = count()
+    permissions = frozenset(EQUIVALENT_PERMISSIONS.values())
+    service = Service("my-project", world.deps, MemoryAccess({OWNER: permissions}), lambda: f"r{next(numbers)}", "", 0)
+    headers = {"authorization": f"Bearer {OWNER}"}
+    jobs = "/v1/projects/my-project/jobs"
+    custom = "/v1/projects/my-project/locations/us-central1/customJobs"
+
+    def read(data: bytes) -> None:
+        text = data.decode(errors="replace")
+        for request in (
+            Request("POST", jobs, {}, headers, data),
+            Request("POST", custom, {}, headers, data),
+            Request("PATCH", f"{jobs}/digits_1", {"updateMask": text[:2000]}, headers, data),
+            Request("GET", jobs, {"filter": text, "pageToken": text[:5000], "pageSize": text[:50]}, headers),
+            Request("GET", custom, {"filter": text, "readMask": text[:2000]}, headers),
+            Request("GET", f"{jobs}/{quote(text[:200])}", {}, headers | {"authorization": f"Bearer {text[:9000]}"}),
+        ):
+            response = handler.serve(request, service)
+            assert response.status != 500, f"{request.method} {request.path}: {response.body}"
+
+    return read
+
+
+def browsed(site: Site) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        text = data.decode(errors="replace")[:4000]
+        address = quote(text, safe="/?=&")
+        for path in (
+            f"/jobs?{address}",
+            f"/jobs/{address}",
+            f"/jobs/digits_1/logs?{address}",
+            f"/jobs/digits_1/resources?replica={address}",
+        ):
+            assert site.get(path).status_code != 500, path
+        form = {"spec": data[:200_000].decode(errors="replace"), "job_id": text[:200], "labels": text}
+        for action in ("clone", "labels"):
+            assert (
+                site.client.post(f"/jobs/digits_1/{action}", data=form, base_url="http://127.0.0.1:8080").status_code
+                != 500
+            )
+
+    return read
+
+
+def tokens(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    keys = SimpleNamespace(with_key=lambda _: {})
+    identity, assertions = (
+        IdentityTokens("https://keys.invalid"),
+        IapAssertions("/projects/1/x", "https://keys.invalid"),
+    )
+    identity._keys = assertions._keys = keys  # type: ignore[assignment]
+    _signed_scopes(text)
+    reads: tuple[Callable[[str], object], ...] = (identity.claims, assertions.user)
+    for read in reads:
+        with pytest.raises(PermanentError) as refused:
+            read(text)
+        assert len(str(refused.value)) < 1000, "it quotes the token"
+
+
+def shown(data: bytes) -> None:
+    """Read what programs print, and what they write to Cloud Logging, Cloud Monitoring and guest attributes."""
+    text = data.decode(errors="replace")
+    list(parse_measurements(text, "loss"))
+    decode_reported_metric(text)
+    parse_heartbeat(text)
+    assert not set(make_visible(printable(text))) & set("\x07\x9b\u202e")
+    for line in text.split("\n")[:50]:
+        entry = entry_of(line, Stream.STDOUT)
+        parse_entry({"timestamp": "2026-11-21T03:00:00Z", "labels": {}, **entry})
+    job_hash_in(text), parse_registry_image(text), job_id_from(text[:5000], "1")
+
+
+def entrances() -> Mapping[str, Entrance]:
+    """Return all entrances by name, with new state."""
+    logging.disable()
+    world, site = World(), Site()
+    world.start_running()
+    site.world.start_running()
+    site.open()
+    message = agent_message()
+    envelope = {
+        "message": {
+            "data": base64.b64encode(json.dumps(message).encode()).decode(),
+            "attributes": {"identity": "a.b.c"},
+            "messageId": "1",
+            "publishTime": "2026-11-21T03:00:00Z",
+        },
+        "subscription": "s",
+    }
+    audit = {
+        "protoPayload": {"methodName": "compute.instances.preempted", "resourceName": "projects/p/zones/z/instances/i"},
+        "resource": {"labels": {"instance_id": "1"}},
+        "logName": "l",
+        "timestamp": "2026-11-21T03:00:00Z",
+    }
+    container = {"imageUri": "gcr.io/p/i", "env": [{"name": "A", "value": "b"}]}
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+    manifest = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "x", "annotations": {"a": "b"}},
+        "spec": {
+            "pytorchReplicaSpecs": {
+                "Master": {
+                    "replicas": 1,
+                    "template": {
+                        "spec": {
+                            "containers": [
+                                {
+                                    "name": "pytorch",
+                                    "image": "gcr.io/p/i",
+                                    "args": ["1"],
+                                    "resources": {"limits": {"cpu": "4", "memory": "8Gi"}},
+                                }
+                            ]
+                        }
+                    },
+                }
+            }
+        },
+    }
+    jobs: list[object] = [
+        {"jobId": "digits_{time}", **a_spec(), "trainmaster": {"env": {"A": "b"}, "secrets": {"K": "k"}}},
+        {"jobId": "tuning_1", **a_tuning_spec()},
+        {
+            "jobId": "c1",
+            "displayName": "x",
+            "jobSpec": {"workerPoolSpecs": [pool]},
+            "trainmaster": {"region": "us-central1"},
+        },
+        {"jobId": "digits_{time:%H%M%S}", **a_spec()},
+        manifest,
+        yaml.safe_dump(a_spec()).encode(),
+        yaml.safe_dump(manifest).encode(),
+    ]
+    record = (8).to_bytes(8, "little") + b"\0" * 4 + b"\x09" + b"\0" * 7 + b"\0" * 4
+    token = (
+        base64.urlsafe_b64encode(b'{"alg":"RS256","kid":"1"}')
+        + b"."
+        + base64.urlsafe_b64encode(b'{"scope":"x"}')
+        + b".c2ln"
+    )
+
+    def read_document_as(name: str) -> Callable[[bytes], object]:
+        return lambda data: accept(read_document(data, name), default_job_id="x_1")
+
+    return {
+        "push request": Entrance(served, [envelope]),
+        "agent message": Entrance(agent_messages.decode_replica_exit, [message]),
+        "maintenance message": Entrance(google_events.decode_maintenance, [message, audit]),
+        "storage notification": Entrance(
+            lambda data: google_events.decode_upload(
+                {"bucketId": "b", "objectId": "jobs/x", "objectGeneration": data[:99].decode(errors="replace")}, data
+            ),
+            [{"timeCreated": "2026-11-21T03:00:00Z"}],
+        ),
+        "internal message": Entrance(internal_requests.decode_provision, [{"version": 1, "job_id": "x", "number": 1}]),
+        "job file": Entrance(read_document_as("jobs/x.yaml"), jobs),
+        "job message": Entrance(submitted(world), jobs),
+        "API": Entrance(
+            called(world), [*jobs, {"labels": {"a": "b"}}, b'state="RUNNING" AND (jobId="a" OR labels.a=b)']
+        ),
+        "console": Entrance(browsed(site), [b"state=RUNNING&label=a=b&from=2026-11-21T03:00:00Z", *jobs[-2:]]),
+        "token": Entrance(tokens, [token]),
+        "program's output": Entrance(
+            shown,
+            [
+                {"message": "m", "severity": "INFO"},
+                {"attempt": 1, "measurements": [[1, 0.5]]},
+                {"training/hptuning/metric": 0.5, "global_step": "1"},
+            ],
+        ),
+        "event file": Entrance(lambda data: parse_records(data, "loss"), [record], (CorruptRecordError,)),
+    }

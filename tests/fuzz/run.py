@@ -1,0 +1,108 @@
+"""Throw hostile input at every entrance, with a budget of time and memory for each input.
+
+python -m tests.fuzz.run --seconds 3600 --seed 1        writes a table; ends with 1 if an input found a defect
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from tests.fuzz.entrances import entrances
+from tests.fuzz.inputs import hostile
+
+CPU_S_MAX: Final = 10.0
+"""CPU time of one input. On this machine's share of the functions' CPUs it is far below every timeout."""
+MEMORY_MIB_MAX: Final = 200
+"""Memory of one input: the functions have 512 MiB, and need some 130 themselves."""
+
+
+@dataclass
+class Report:
+    """What happened at one entrance."""
+
+    inputs: int = 0
+    accepted: int = 0
+    worst: dict[str, tuple[float, float, int]] = field(default_factory=dict)
+    """`accepted` and `refused` → CPU seconds of the slowest input, largest memory in MiB, number of the slowest."""
+    defects: list[str] = field(default_factory=list)
+
+    def add(self, outcome: str, cpu_s: float, memory_mib: float, number: int) -> None:
+        known = self.worst.get(outcome, (0.0, 0.0, 0))
+        slowest = (cpu_s, number) if cpu_s > known[0] else (known[0], known[2])
+        self.worst[outcome] = (slowest[0], max(known[1], memory_mib), slowest[1])
+
+
+def memory_mib(key: bytes) -> float:
+    """Return VmRSS or VmHWM of this process."""
+    status = Path("/proc/self/status").read_bytes()
+    return int(status.partition(key + b":")[2].split()[0]) / 1024
+
+
+def fuzz(name: str, seed: int, seconds: float, inputs_max: int = sys.maxsize) -> Report:
+    """Run inputs at one entrance until the time or the number is used up."""
+    entrance, report, end = entrances()[name], Report(), time.monotonic() + seconds
+    while time.monotonic() < end and report.inputs < inputs_max:
+        number = seed * 1_000_000_000 + report.inputs
+        data = hostile(Random(f"{name} {number}"), entrance.seeds)  # noqa: S311 - not for secrets
+        report.inputs += 1
+        if report.inputs % 2000 == 0:
+            entrance = entrances()[name]  # accepted jobs would fill the memory
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+        before, started, outcome = memory_mib(b"VmRSS"), time.process_time(), "accepted"
+        try:
+            entrance.read(data)
+            report.accepted += 1
+        except entrance.errors:
+            outcome = "refused"
+        except (Exception, MemoryError, RecursionError) as error:  # noqa: BLE001 - each is a defect
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            report.defects.append(
+                f"{name} {number}: {type(error).__name__} {str(error)[:200]} at {where.filename}:{where.lineno}"
+            )
+            continue
+        cpu_s, memory = time.process_time() - started, memory_mib(b"VmHWM") - before
+        report.add(outcome, cpu_s, memory, number)
+        if cpu_s > CPU_S_MAX or memory > MEMORY_MIB_MAX:
+            report.defects.append(
+                f"{name} {number}: {outcome} after {cpu_s:.1f} s and {memory:.0f} MiB ({len(data)} bytes)"
+            )
+    return report
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for all entrances together, in each process")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", help="name of one entrance")
+    options = parser.parse_args(argv)
+    names = [options.only] if options.only else list(entrances())
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    with ProcessPoolExecutor(options.jobs) as pool:
+        each_s = options.seconds * options.jobs / len(names)
+        reports = dict(
+            zip(names, pool.map(fuzz, names, [options.seed] * len(names), [each_s] * len(names)), strict=True)
+        )
+    print("| entrance | inputs | accepted | worst accepted | worst refused |\n| --- | --- | --- | --- | --- |")
+    for name, report in reports.items():
+        worst = [report.worst.get(outcome) for outcome in ("accepted", "refused")]
+        costs = " | ".join(f"{one[0]:.2f} s, {one[1]:.0f} MiB" if one else "" for one in worst)
+        print(f"| {name} | {report.inputs} | {report.accepted} | {costs} |")
+    defects = [defect for report in reports.values() for defect in report.defects]
+    print(
+        *defects[:50], f"{sum(report.inputs for report in reports.values())} inputs, {len(defects)} defects", sep="\n"
+    )
+    return bool(defects)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
