@@ -163,7 +163,7 @@ format: $(INSTALLED) ## format the sources and apply ruff's automatic fixes
 images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call IMAGE,pytorch) $(call IMAGE,jax) $(SCHEMA) ## build all runtime images and the provider schema for tests of infra/
 
 .PHONY: lock
-lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, with hashes
+lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, with hashes; list changes of Google's APIs
 	@$(LOCK) --upgrade pyproject.toml --extra local --extra tensorboard requirements/dev.in --output-file requirements/dev.txt
 	@$(LOCK) --constraint requirements/dev.txt pyproject.toml --extra local requirements/run.in --output-file requirements/run.txt
 	@for name in $(LOCKS); do \
@@ -171,6 +171,9 @@ lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, wit
 	done
 	@$(LOCK) --constraint requirements/dev.txt requirements/stage.in --output-file requirements/stage.txt
 	@for source in requirements/runtime-*.in requirements/checkov.in; do $(LOCK) --upgrade $$source --output-file $${source%.in}.txt; done
+	@$(PIP) install --quiet --no-deps --upgrade --target build/discovery "$$(sed -nE 's/^(google-api-python-client==[^ ]+).*/\1/p' requirements/dev.txt)"
+	@documents=googleapiclient/discovery_cache/documents; \
+		$(BIN)/python -m tests.support.conformance.changes "$$(echo $(VENV)/lib/python*/site-packages)/$$documents" build/discovery/$$documents
 
 .PHONY: clean
 clean: ## remove everything that can be rebuilt
