@@ -262,7 +262,8 @@ def effects(stack: LocalStack) -> dict[str, Any]:
         "metrics": call(endpoints.monitoring, "GET", f"/v3/projects/{config.project}/metricDescriptors"),
         "objects": names(call(endpoints.storage, "GET", f"/storage/v1/b/{config.bucket}/o"), "items"),
         "log": call(endpoints.logging, "POST", "/v2/entries:list", {"resourceNames": [f"projects/{config.project}"]}),
-        "jobs": names(call(endpoints.firestore, "GET", f"{documents}/jobs"), "documents"),
+        # Its first call takes long on a busy machine.
+        "jobs": names(call(endpoints.firestore, "GET", f"{documents}/jobs", timeout_s=60), "documents"),
         "schedules": names(
             call(endpoints.scheduler or "", "GET", f"/v1/projects/{config.project}/locations/us-central1/jobs"), "jobs"
         ),
