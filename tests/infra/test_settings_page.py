@@ -18,6 +18,7 @@ WRONG = {
     "project": "x",
     "agent": "gs://b/agent.zip",
     "algorithms": "gs://b/algorithms.whl",
+    "gcsfuse": "gs://b/gcsfuse",
     "tpu": "perhaps",
     "addressing": "by-post",
     "account_networks": "finance",

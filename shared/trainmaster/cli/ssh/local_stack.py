@@ -74,13 +74,17 @@ def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
     It is empty if namespace and user are those of this process.
     """
     other_user = [f"--setuid={uid}", f"--setgid={gid}"] if uid != os.geteuid() else []
-    own_mounts = Path(f"/proc/{pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+    own_mounts, own_user = (
+        Path(f"/proc/{pid}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
+        for name in ("mnt", "user")
+    )
+    user = ["--user", "--preserve-credentials"] if own_user else other_user  # a VM of a user who is not root
     if not other_user and not own_mounts:
         return []
     program = shutil.which("nsenter")
     if program is None:
         raise PermanentError("nsenter, which enters the file system of the VM, is not installed: install util-linux")
-    return [program, f"--target={pid}", "--mount", f"--wd={folder}", *other_user, "--"]
+    return [program, f"--target={pid}", "--mount", f"--wd={folder}", *user, "--"]
 
 
 def _run_until_vm_ends(words: Sequence[str], environment: Mapping[str, str], folder: str, vm: int) -> int:

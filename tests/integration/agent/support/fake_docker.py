@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,7 +124,10 @@ def environment(options: dict[str, list[str]]) -> dict[str, str]:
             env[variable] = value
     for mount in options.get("--mount", []):  # these containers see the machine's files
         parts = dict(part.partition("=")[::2] for part in mount.split(","))
-        env = {name: value.replace(parts["target"], parts["source"]) for name, value in env.items()}
+        inside = re.compile(rf"{re.escape(parts['target'])}(?=/|$)")
+        env = {
+            name: inside.sub(parts["source"], value, 1) if inside.match(value) else value for name, value in env.items()
+        }
     return env
 
 
