@@ -33,7 +33,7 @@ ENFORCED: Final = (
 BODY_BYTES_MAX: Final = 1 << 20
 _check = lru_cache(maxsize=2000)(check)
 _lock = threading.Lock()
-_faults: list[str] = []
+_exchanges: list[Exchange] = []
 _methods: Counter[str] = Counter()
 _differences: Counter[str] = Counter()
 """Faults of tests that need not conform yet → number of these tests."""
@@ -44,12 +44,24 @@ WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def record(exchange: Exchange) -> None:
-    started = time.thread_time()
-    method_id, faults = _check(exchange)
+    """Keep the exchange. It is checked after the test: reading the documents would delay an answer by a second."""
     with _lock:
-        _spent_s.append(time.thread_time() - started)
+        _exchanges.append(exchange)
+
+
+def check_recorded() -> list[str]:
+    """Check the exchanges since the last call, and return the faults."""
+    with _lock:
+        exchanges = list(_exchanges)
+        _exchanges.clear()
+    started = time.thread_time()
+    faults: set[str] = set()
+    for exchange in exchanges:
+        method_id, found = _check(exchange)
         _methods[method_id] += bool(method_id)
-        _faults.extend(faults)
+        faults.update(found)
+    _spent_s.append(time.thread_time() - started)
+    return sorted(faults)
 
 
 def _recording_client(send: Callable[..., requests.Response]) -> Callable[..., requests.Response]:
@@ -116,9 +128,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def conformance(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the test if an exchange since its start does not conform to Google's documents."""
     yield
-    with _lock:
-        faults = sorted(set(_faults))
-        _faults.clear()
+    faults = check_recorded()
     if not faults:
         return
     if not request.node.nodeid.startswith(ENFORCED):
