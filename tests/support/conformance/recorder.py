@@ -1,4 +1,5 @@
-"""The pytest plugin: check each HTTP exchange of the test process, and fail the test in which one does not conform.
+"""The pytest plugin: check each HTTP exchange of the test process. A test of `ENFORCED` in which one does not conform
+fails; the differences of other tests are listed at the end.
 
 Recorded are the calls of `requests`, through which Google's REST clients and the project's own sessions send, also to
 emulators in other processes; and what werkzeug's servers in this process answer, whoever calls them. At the end, the
@@ -23,11 +24,19 @@ from werkzeug.serving import BaseWSGIServer
 
 from tests.support.conformance.checker import Exchange, check
 
+ENFORCED: Final = (
+    "tests/contract/compute_fleet",
+    "tests/integration/tpu",
+    "tests/integration/cli/test_doctor_on_google",
+)
+"""Tests whose exchanges all conform. Add what has been seen to conform."""
 BODY_BYTES_MAX: Final = 1 << 20
 _check = lru_cache(maxsize=2000)(check)
 _lock = threading.Lock()
-_faults: list[str] = []
+_exchanges: list[Exchange] = []
 _methods: Counter[str] = Counter()
+_differences: Counter[str] = Counter()
+"""Faults of tests that need not conform yet → number of these tests."""
 _spent_s: list[float] = []
 """Processor time of the checks."""
 
@@ -35,12 +44,24 @@ WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def record(exchange: Exchange) -> None:
-    started = time.thread_time()
-    method_id, faults = _check(exchange)
+    """Keep the exchange. It is checked after the test: reading the documents would delay an answer by a second."""
     with _lock:
-        _spent_s.append(time.thread_time() - started)
+        _exchanges.append(exchange)
+
+
+def check_recorded() -> list[str]:
+    """Check the exchanges since the last call, and return the faults."""
+    with _lock:
+        exchanges = list(_exchanges)
+        _exchanges.clear()
+    started = time.thread_time()
+    faults: set[str] = set()
+    for exchange in exchanges:
+        method_id, found = _check(exchange)
         _methods[method_id] += bool(method_id)
-        _faults.extend(faults)
+        faults.update(found)
+    _spent_s.append(time.thread_time() - started)
+    return sorted(faults)
 
 
 def _recording_client(send: Callable[..., requests.Response]) -> Callable[..., requests.Response]:
@@ -107,10 +128,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def conformance(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the test if an exchange since its start does not conform to Google's documents."""
     yield
-    with _lock:
-        faults = sorted(set(_faults))
-        _faults.clear()
-    if faults and request.node.get_closest_marker("nonconforming") is None:
+    faults = check_recorded()
+    if not faults:
+        return
+    if not request.node.nodeid.startswith(ENFORCED):
+        _differences.update(faults)
+    elif request.node.get_closest_marker("nonconforming") is None:
         pytest.fail("\n".join(["calls or answers that Google's documents do not have:", *faults]), pytrace=False)
 
 
@@ -118,13 +141,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hand the counts of a worker to the main process."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["conformance"] = (dict(_methods), sum(_spent_s))
+        output["conformance"] = (dict(_methods), dict(_differences), sum(_spent_s))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    counts, spent_s = getattr(node, "workeroutput", {}).get("conformance", ({}, 0.0))
+    counts, differences, spent_s = getattr(node, "workeroutput", {}).get("conformance", ({}, {}, 0.0))
     _methods.update(counts)
+    _differences.update(differences)
     _spent_s.append(spent_s)
 
 
@@ -137,3 +161,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"{counted.total()} exchanges of {len(counted)} methods ({words}), checked in {sum(_spent_s):.1f} s"
         )
+        for difference, tests in _differences.most_common():
+            terminalreporter.write_line(f"different in {tests} tests: {difference}")

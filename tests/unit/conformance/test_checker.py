@@ -74,7 +74,11 @@ def _in(part: str, change: Callable[[Body], object]) -> Callable[[Exchange], Exc
     def mutate(exchange: Exchange) -> Exchange:
         body = json.loads(getattr(exchange, part) or "{}")
         change(body)
-        return replace(exchange, **{part: json.dumps(body)})
+        return (
+            replace(exchange, request=json.dumps(body))
+            if part == "request"
+            else replace(exchange, response=json.dumps(body))
+        )
 
     return mutate
 

@@ -221,23 +221,6 @@ def quota(
 
 
 @app.command()
-def unreachable(
-    zones: Annotated[list[str], typer.Argument(help="Zones.", metavar="ZONE…")], state_dir: StateDir = None
-) -> None:
-    """Let Google's services not reach exactly these zones. Their VMs go on."""
-    print_json(_faults(state_dir).change(unreachable_zones=zones))
-
-
-@app.command()
-def refuse(
-    calls: Annotated[list[str], typer.Argument(help="Calls, such as bulk_insert.", metavar="CALL…")],
-    state_dir: StateDir = None,
-) -> None:
-    """Answer exactly these calls of Compute Engine and Cloud TPU with 403."""
-    print_json(_faults(state_dir).change(refused_calls=calls))
-
-
-@app.command()
 def slow(
     seconds: Annotated[float, typer.Argument(min=0, help="Seconds added to each step.")], state_dir: StateDir = None
 ) -> None:
@@ -247,6 +230,6 @@ def slow(
 
 @app.command("clear-faults")
 def clear_faults(state_dir: StateDir = None) -> None:
-    """End the lasting faults: stockout, quota, unreachable, refuse, slow."""
+    """End the lasting faults: stockout, quota, slow."""
     _faults(state_dir).clear()
     say("no faults")

@@ -22,7 +22,6 @@ from google.auth.transport.requests import Request
 
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp import clients
-from trainmaster.gcp.compute_fleet.listed_vms import LISTED_FIELDS
 from trainmaster.gcp.errors import NO_CONNECTION
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.rest_api import Json, RestApi
@@ -166,10 +165,10 @@ class Inspection:
         return _quotas_of(self._find("compute", f"/compute/v1/projects/{self.project}") or {})
 
     def unreachable_zones(self) -> frozenset[str]:
-        """Return the zones that a list of all VMs lacks. It asks for the same fields as `provision`."""
-        listing = self._call(
-            "compute", f"/compute/v1/projects/{self.project}/aggregated/instances?fields={LISTED_FIELDS}"
-        )
+        """Return the zones that a list of all VMs lacks."""
+        fields = "items/*/warning/code,unreachables"
+        path = f"/compute/v1/projects/{self.project}/aggregated/instances?fields={fields}"
+        listing = self._call("compute", path)
         scopes = listing.get("items", {}).items()
         warned = {name for name, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
         return frozenset(_short(name) for name in warned | set(listing.get("unreachables", ())))
