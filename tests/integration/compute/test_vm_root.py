@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import urllib.request
 import uuid
 from pathlib import Path
@@ -71,9 +72,11 @@ def test_bucket_is_mounted_by_root_and_by_another_user(storage_emulator: str, us
     bucket = f"vm-{uuid.uuid4().hex[:12]}"
     storage.create_bucket(storage_emulator, "p", bucket)
     python = SYSTEM_PYTHON if user else sys.executable
-    folder = Path("/var/tmp") / f"vm-{uuid.uuid4().hex}"
     endpoint = f"http://{storage_emulator}"
-    output = run_vm(folder, MOUNT.format(bucket=bucket, python=python), python, user, STORAGE_EMULATOR_HOST=endpoint)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # pytest's folders are closed to other users
+        output = run_vm(
+            Path(folder), MOUNT.format(bucket=bucket, python=python), python, user, STORAGE_EMULATOR_HOST=endpoint
+        )
     assert f"user {user}\n" in output
     assert output.count("Read-only file system") == 2, output
     assert "unmount 0" in output
