@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from queue import SimpleQueue
 from typing import Final
 
 from trainmaster.core.model.replica import Replica
@@ -58,6 +59,8 @@ class ControlPlane:
     limits: Mapping[str, int] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
     requests: MemoryBus = field(default_factory=MemoryBus)
+    arrivals: SimpleQueue[Delivery] = field(default_factory=SimpleQueue)
+    """Deliveries of messages that agents send while `run` handles others."""
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
     invocations: Counter[str] = field(default_factory=Counter)
     """Deliveries by function, the failed ones included."""
@@ -89,7 +92,7 @@ class ControlPlane:
 
     def vm_ready(self, message: Message) -> Delivery:
         def handle() -> None:
-            event = agent_messages.decode_vm_ready(message.data)
+            event = agent_messages.decode_vm_ready(message.data, message.published_at)
             authenticated = authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
             vm_ready.handle(event, self.deps, authenticated.loaded)
 
@@ -97,7 +100,7 @@ class ControlPlane:
 
     def replica_exit(self, message: Message) -> Delivery:
         def handle() -> None:
-            event = agent_messages.decode_replica_exit(message.data)
+            event = agent_messages.decode_replica_exit(message.data, message.published_at)
             authenticated = authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
             replica_exit.handle(event, self.deps, authenticated.loaded)
 
@@ -105,7 +108,7 @@ class ControlPlane:
 
     def maintenance(self, message: Message) -> Delivery:
         def handle() -> None:
-            event = google_events.decode_maintenance(message.data)
+            event = google_events.decode_maintenance(message.data, message.published_at)
             authenticated = authenticate_loss(event, message, self.auth) if self.auth else Authenticated()
             maintenance.handle(event, self.deps, authenticated.loaded)
 
@@ -115,7 +118,9 @@ class ControlPlane:
         """Handle the deliveries, and the requests that follow from them, until none is left."""
         with ThreadPoolExecutor(self.threads) as pool:
             running: list[Future[None]] = [pool.submit(self._repeat, *delivery) for delivery in deliveries]
-            while running or self.requests.size:
+            while running or self.requests.size or not self.arrivals.empty():
+                while not self.arrivals.empty():
+                    running.append(pool.submit(self._repeat, *self.arrivals.get()))
                 for message in self.requests.drain():
                     request = internal_requests.decode_provision(message.data)
                     handle = partial(provision.handle, request, self.fleet_deps, self.deps)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Final
 
 from bench.agents import ACCOUNT, Agents
@@ -15,7 +16,7 @@ from bench.meter import Meter
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.model.vm import DirectiveAction, Vm
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.memory.fleet import MemoryFleet
@@ -33,6 +34,8 @@ class CountedFleet(MemoryFleet):
     """VMs in memory, with a count of the calls."""
 
     calls: Counter[str] = field(default_factory=Counter)
+    on_directive: Callable[[Vm], None] = lambda _: None
+    """Called with a VM that was created, or received a directive."""
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
         self.calls["listings"] += 1
@@ -40,7 +43,18 @@ class CountedFleet(MemoryFleet):
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         self.calls["inserts"] += 1
-        return super().create(job, create, metadata)
+        existing = {vm.instance_id for vm in super().list_vms(job.job_id)}
+        outcome = super().create(job, create, metadata)
+        for vm in super().list_vms(job.job_id):
+            if vm.instance_id not in existing and vm.name in create.names:
+                self.on_directive(vm)
+        return outcome
+
+    def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        is_written = super().write_directive(vm, directive)
+        if is_written:
+            self.on_directive(replace(vm, directive=directive))
+        return is_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +96,19 @@ class Gang:
         self._functions = ControlPlane(store, auth=auth, fleet=self._fleet, sleep=sleep)
         self._meter = meter
         self._observer = observer
+        self._ends: dict[str, dict[str, object]] = {}
+        """How the last program on a VM ended, by instance id."""
+        self._ready: set[tuple[str, int, int]] = set()
+        """VMs, attempts and incarnations that were reported ready."""
         self._functions.run([self._functions.submit(JOB, job_spec(size))])
+        self._fleet.on_directive = self._report_later
 
     def start(self) -> Cost:
-        return self._counted(self._report_ready)
+        def report() -> None:
+            self._functions.run([ready for vm in self._vms if (ready := self._report(vm))])
+            self._check_running()
+
+        return self._counted(report)
 
     def lose_one(self) -> Cost:
         (lost,) = [vm for vm in self._vms if vm.replica_id == LOST]
@@ -96,7 +119,7 @@ class Gang:
             loss = self._functions.maintenance(self._message(lost, cause="preemption"))
             self._fleet.vanish(lost.name)
             self._functions.run([loss, *failures])
-            self._report_ready()
+            self._check_running()
 
         return self._counted(lose)
 
@@ -106,7 +129,7 @@ class Gang:
 
         def fail() -> None:
             self._functions.run([self._exit(failed, exit_status=1, tail="x" * 1000)])
-            self._report_ready()
+            self._check_running()
 
         return self._counted(fail)
 
@@ -117,7 +140,7 @@ class Gang:
             self._functions.run([self._exit(chief, signal=11)])
             if self._job.attempt == 1:
                 raise RuntimeError("the job was not rerun")
-            self._report_ready()
+            self._check_running()
 
         return self._counted(crash)
 
@@ -141,32 +164,41 @@ class Gang:
         return loaded.state.job
 
     def _message(self, vm: Vm, **fields: object) -> Message:
-        began = time.perf_counter()
+        began = time.thread_time()  # several threads make messages
         message = self._senders.message(JOB, vm, **fields)
-        self._agents_s += time.perf_counter() - began
+        self._agents_s += time.thread_time() - began
         return message
 
     def _exit(self, vm: Vm, **fields: object) -> Delivery:
+        if vm.directive:
+            end = {"attempt": vm.directive.attempt, "incarnation": vm.directive.incarnation, "cause": "process"}
+            self._ends[vm.instance_id] = {**end, "at": datetime.now(UTC).isoformat(), **fields}
         return self._functions.replica_exit(self._message(vm, cause="process", **fields))
 
-    def _report_ready(self) -> None:
-        """Report each replica that was directed to run an incarnation and does not run yet, until all run."""
-        while waiting := self._waiting():
-            directed = {
-                vm.replica_id: vm
-                for vm in self._vms
-                if vm.directive is not None and vm.directive.action is DirectiveAction.RUN
-            }
-            ready = [directed[replica_id] for replica_id in waiting if replica_id in directed]
-            if not ready:
-                raise RuntimeError("no replica can continue without a sweep")
-            self._functions.run([self._functions.vm_ready(self._message(vm)) for vm in ready])
+    def _report_later(self, vm: Vm) -> None:
+        """Let the VM's agent report, as soon as it reads its directive."""
+        if ready := self._report(vm):
+            self._functions.arrivals.put(ready)
 
-    def _waiting(self) -> list[ReplicaId]:
-        """Return the replicas that do not run."""
+    def _report(self, vm: Vm) -> Delivery | None:
+        """Return the agent's report that the incarnation in its directive is ready; None if it has sent it."""
+        if vm.directive is None or vm.directive.action is DirectiveAction.STOP:
+            return None
+        key = (vm.instance_id, vm.directive.attempt, vm.directive.incarnation)
+        if key in self._ready:
+            return None
+        self._ready.add(key)
+        ended = self._ends.pop(vm.instance_id, None)
+        return self._functions.vm_ready(self._message(vm, **({"ended": ended} if ended else {})))
+
+    def _check_running(self) -> None:
+        """Fail unless every replica runs, and no directive is missing."""
         loaded = self._observer.load_attempt(JOB)
         replicas = loaded.state.replicas if loaded else ()
-        return [replica.replica_id for replica in replicas if replica.state is not ReplicaState.RUNNING]
+        are_running = all(replica.state is ReplicaState.RUNNING for replica in replicas)
+        are_directed = all(vm.directive and vm.directive.action is DirectiveAction.RUN for vm in self._vms)
+        if not are_running or not are_directed or self._job.round.is_held:
+            raise RuntimeError("no replica can continue without a sweep")
 
     def _counted(self, phase: Callable[[], None]) -> Cost:
         functions, meter, calls = self._functions, self._meter, self._fleet.calls

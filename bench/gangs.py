@@ -2,8 +2,8 @@
 
     start    N ready reports, until the job is RUNNING
     rerun    the chief crashes, and the whole job runs its next attempt
-    restart  the program of one replica fails, and starts again in its VM
-    loss     one VM is preempted and its N - 1 peers fail; they are held, and all run again
+    restart  the program of one replica fails; all stop, and run again in their VMs
+    loss     one VM is preempted and its N - 1 peers fail; all run again when the next VM is ready
     end      N exits with status 0, until the job SUCCEEDED and no VM is left
 
 The floor is N times the floor of one event (`bench.bare_calls`), by as many threads. The pauses of `provision` between

@@ -1,0 +1,271 @@
+"""The agent of one VM, or of one host of a TPU slice, as docs/interfaces.md promises it.
+
+Under `hold` of (attempt, incarnation) it ends what runs, sets up if necessary, and reports vm-ready: nothing older runs
+here, and this is how the last program ended. Under `run` it starts the program.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from trainmaster.core.model.vm import Directive, DirectiveAction, VmStatus
+from trainmaster.messaging import topics
+
+if TYPE_CHECKING:
+    from tests.explorer.cloud import ExploredVm
+    from tests.explorer.programs import Program
+
+Key = tuple[int, int]
+"""Attempt and incarnation. For members of a synchronous job, the incarnation is the round."""
+Facts = dict[str, Any]
+"""The fields of replica-exit that say how a program ended."""
+
+BOOT_S: Final = (3.0, 15.0)
+SETUP_S: Final = (1.0, 8.0)
+STOP_S: Final = (0.1, 3.0)
+SLOW_STOP_S: Final = (3.0, 25.0)
+STUCK_S: Final = 85.0
+"""A minute after SIGKILL, the agent of a program that does not end stops its heartbeat."""
+REPEAT_READY_S: Final = 20.0
+REPEAT_S: Final = 600.0
+
+
+class Agent:
+    def __init__(self, vm: ExploredVm, host: int | None) -> None:
+        self.vm, self.host, self.world = vm, host, vm.world
+        profile = vm.world.profile
+        self.skew_s = self.world.between((-profile.agent_skew_s, profile.agent_skew_s))
+        if self.world.chance(profile.bad_clock):
+            self.skew_s = self.world.rng.choice((-1, 1)) * self.world.between((30.0, 120.0))
+        # what is on the disk, and survives crashes and reboots
+        self.desired: Directive | None = None
+        self.started: Key | None = None
+        self.ended: Facts | None = None
+        """How the program of `started` ended. None: it runs, or a directive ended it."""
+        self.is_open = False
+        """Whether the end of that program is to be reported: no directive ended it."""
+        self.reported_ready: Key | None = None
+        self.is_set_up = False
+        self.boots = 0
+        self.up_since_s = self.off_since_s = self.world.now_s
+        self._reset()
+
+    def _reset(self) -> None:
+        self.is_up = self.is_settled = False
+        self.program: Program | None = None
+        self.is_stopping = self.is_setting_up = self.is_vm_ending = self.is_announced = False
+        self.start_after_s = 0.0
+        self.silent_since_s: float | None = None
+        self.told: set[str] = set()
+
+    def _later(self, span_s: tuple[float, float], action: Callable[..., object], *args: object) -> None:
+        boots = self.boots
+        self.world.within(span_s, lambda: action(*args) if boots == self.boots and self.is_up else None)
+
+    # What happens to the machine.
+
+    def boot(self) -> None:
+        if self.vm.is_gone or self.vm.is_hung or self.vm.status is not VmStatus.RUNNING:
+            return
+        self.boots += 1
+        self._reset()
+        self.is_up, self.up_since_s = True, self.world.now_s
+        self._later(BOOT_S, self._on_directive)
+        rate = self.world.profile.agent_crash_per_hour
+        if rate and self.world.has_faults:
+            crash_s = self.world.rng.expovariate(rate / 3600)
+            self._later((crash_s, crash_s), self._crash)
+
+    def _crash(self) -> None:
+        if self.world.has_faults:
+            self.world.log("agent crash", self.vm)
+            self.vm.job.note_fault(self.vm, "reboot")
+            self.power_off("reboot")
+            self.boot()
+
+    def power_off(self, cause: str) -> None:
+        self.boots += 1
+        if self.is_up:
+            self.off_since_s = self.world.now_s
+        self.is_up = False
+        if self.program:
+            self.vm.job.programs.end(self.program, cause)
+            self.program = None
+
+    @property
+    def last_beat_s(self) -> float:
+        if not self.is_up:
+            return self.off_since_s
+        return self.silent_since_s if self.silent_since_s is not None else self.world.now_s
+
+    def notice(self, cause: str) -> None:
+        """The metadata server announces the end of the VM. Some programs save a checkpoint and exit 0."""
+        if not self.is_up or self.desired is None or cause in self.told:
+            return
+        self.told.add(cause)
+        self.is_announced = True
+        self._send(topics.MAINTENANCE, _key(self.desired), {"cause": cause})
+        if self.program and self.world.rng.random() < 0.4:
+            self._later((0.5, 8.0), self.vm.job.programs.exit, self.program, {"exit_status": 0}, "vm")
+
+    def shut_down(self) -> None:
+        if self.is_up:
+            self.is_vm_ending = True
+            if self.program:
+                self._later(STOP_S, self.vm.job.programs.exit, self.program, {"signal": 15}, "vm")
+
+    # What the directive orders.
+
+    def wake(self) -> None:
+        self._later((0.02, 0.5), self._on_directive)
+
+    def _on_directive(self) -> None:
+        directive = self.vm.directive
+        if self.desired is None or directive.order > self.desired.order:
+            if self.desired is None or _key(directive) != _key(self.desired):
+                self.start_after_s = self.world.now_s + directive.pause_s
+            self.desired = directive
+            if self.program and (directive.action is not DirectiveAction.RUN or _key(directive) != self.program.key):
+                self.is_open = False
+        if not self.is_settled:
+            self.is_settled = True
+            self._settle(directive)
+        self._reconcile()
+
+    def _settle(self, directive: Directive) -> None:
+        """Once after each boot: the program that ran before the boot was interrupted by it."""
+        if self.started and self.is_open and self.ended is None:
+            self.ended = {"at": self.world.clock(self.skew_s).isoformat(), "cause": "vm_restarted"}
+        if self.started == _key(directive) and self.is_open and directive.action is DirectiveAction.RUN and self.ended:
+            self._report_exit(self.started, self.ended)
+        if self.reported_ready == _key(directive) and directive.action is DirectiveAction.HOLD:
+            self._report_ready()
+
+    def _reconcile(self) -> None:
+        directive = self.desired
+        if directive is None or self.is_vm_ending:
+            return
+        key = _key(directive)
+        if self.program:
+            if (key != self.program.key or directive.action is not DirectiveAction.RUN) and not self.is_stopping:
+                self._stop()
+        elif directive.action is DirectiveAction.STOP or (self.started is not None and key <= self.started):
+            return
+        elif not self.is_set_up:
+            self._set_up()
+        elif directive.action is DirectiveAction.HOLD:
+            if self.reported_ready != key:
+                self.reported_ready = key
+                self._report_ready()
+        elif self.start_after_s > self.world.now_s:
+            wait_s = self.start_after_s - self.world.now_s
+            self._later((wait_s, wait_s), self._reconcile)
+        else:
+            self._start(key)
+
+    def _stop(self) -> None:
+        assert self.program
+        self.is_stopping = True
+        profile = self.world.profile
+        if self.world.chance(profile.unkillable):
+            self.world.log("unkillable", self.vm)
+            self._later((STUCK_S, STUCK_S), self._fall_silent)
+            return
+        span_s = SLOW_STOP_S if self.world.chance(profile.slow_stop) else STOP_S
+        self._later(span_s, self.vm.job.programs.exit, self.program, {"signal": 15}, "stopped")
+
+    def _fall_silent(self) -> None:
+        self.silent_since_s = self.world.now_s
+        self.vm.fail("unkillable")
+
+    def _set_up(self) -> None:
+        if not self.is_setting_up:
+            self.is_setting_up = True
+            profile = self.world.profile
+            span_s = profile.slow_setup_s if self.world.chance(profile.slow_setup) else SETUP_S
+            self._later(span_s, self._end_set_up)
+
+    def _end_set_up(self) -> None:
+        self.is_setting_up = False
+        directive = self.desired
+        if directive is None or self.is_vm_ending or directive.action is DirectiveAction.STOP:
+            return
+        if self.world.chance(self.world.profile.setup_fail):
+            self.started, self.is_open = _key(directive), True
+            error = {"type": "DownloadError", "message": "503", "frame": ""}
+            self.vm.job.note_fault(self.vm, "setup")
+            self._close_with({"cause": "setup", "error": error, "tail": "503"})
+            return
+        self.is_set_up = True
+        self._reconcile()
+
+    def _start(self, key: Key) -> None:
+        if self.reported_ready != key:
+            self.reported_ready = key
+            self._report_ready()
+        self.started, self.ended, self.is_open, self.is_stopping = key, None, True, False
+        self.program = self.vm.job.programs.start(self, key)
+
+    # What is reported.
+
+    def on_exit(self, program: Program, facts: Facts) -> None:
+        """The agent sees that the program ended. If a directive came first, its end is no evidence."""
+        if self.program is not program:
+            return
+        self.program, self.is_stopping = None, False
+        if not self.is_open:
+            program.is_hidden = True
+        else:
+            if self.is_vm_ending or self.is_announced:
+                facts = {**facts, "cause": "vm_stopping"}
+            self._close_with({**facts, "ran_s": self.world.now_s - program.started_s})
+        self._reconcile()
+
+    def _close_with(self, facts: Facts) -> None:
+        assert self.started
+        self.ended = {"at": self.world.clock(self.skew_s).isoformat(), **facts}
+        self._report_exit(self.started, self.ended)
+
+    def _report_exit(self, key: Key, facts: Facts) -> None:
+        if self.desired and _key(self.desired) == key and self.ended is facts:
+            self._send(topics.REPLICA_EXIT, key, facts)
+            self._later((REPEAT_S, REPEAT_S), self._report_exit, key, facts)
+
+    def _report_ready(self, repeat_s: float = REPEAT_READY_S) -> None:
+        """Report that nothing older runs here. Repeat it while the incarnation is held, more and more rarely."""
+        directive = self.desired
+        assert directive
+        key = _key(directive)
+        facts: Facts = {"agent_started_at": self.world.clock(self.skew_s).isoformat()}
+        if self.ended and self.started and self.started < key and self.is_open:
+            facts["ended"] = {"attempt": self.started[0], "incarnation": self.started[1], **self.ended}
+        self._send(topics.VM_READY, key, facts)
+
+        def again() -> None:
+            if self.desired == directive and self.reported_ready == key:
+                self._report_ready(min(2 * repeat_s, REPEAT_S))
+
+        self._later((repeat_s, repeat_s), again)
+
+    def _send(self, topic: str, key: Key, facts: Facts) -> None:
+        vm = self.vm
+        body = {
+            "version": 1,
+            "job_id": vm.job.job_id,
+            "attempt": key[0],
+            "task_type": vm.replica_id.task_type,
+            "task_index": vm.replica_id.index,
+            "incarnation": key[1],
+            "vm_generation": vm.generation,
+            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
+            "at": self.world.clock(self.skew_s).isoformat(),
+            **({} if self.host is None else {"host": self.host}),
+            **facts,
+        }
+        vm.cloud.publish(topic, json.dumps(body).encode(), {})
+
+
+def _key(directive: Directive) -> Key:
+    return directive.attempt, directive.incarnation

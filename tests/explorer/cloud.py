@@ -1,0 +1,284 @@
+"""Compute Engine and Cloud TPU: VMs as they really are, and the fleet through which the flows see them.
+
+    insert ──► CREATING ──► RUNNING ──► STOPPING ──► STOPPED or removed
+                   └ stockout     └ preemption, maintenance, host error, reboot, hang
+
+Names are zonal. A request id returns its first result forever, as in Compute Engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from tests.explorer.agent import Agent
+from tests.explorer.world import World
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.intake.system_events import log_name
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.vm import Directive, LabelledVm, LossCause, Vm, VmStatus
+from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.messaging import topics
+from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
+
+if TYPE_CHECKING:
+    from tests.explorer.jobs import ExploredJob
+
+CREATE_S: Final = (5.0, 25.0)
+SLOW_CREATE_S: Final = (30.0, 150.0)
+INSERT_WAIT_S: Final = 20.0
+DELETE_WAIT_S: Final = 3.0
+UP: Final = (VmStatus.CREATING, VmStatus.RUNNING)
+
+
+class ExploredVm:
+    """One VM, or one TPU slice, whose hosts have an agent each."""
+
+    def __init__(self, cloud: Cloud, job: ExploredJob, create: Create, name: str, directive: Directive) -> None:
+        cloud.count += 1
+        self.cloud, self.world, self.job, self.name = cloud, cloud.world, job, name
+        self.zone, self.generation, self.instance_id = create.zone, create.vm_generation, str(cloud.count)
+        self.replica_id = replica_id_from_vm_name(name)
+        self.is_tpu, self.is_spot, self.hosts = create.group.tpu is not None, create.spot, create.group.hosts
+        self.directive, self.fingerprint = directive, 1
+        self.status, self.reason = VmStatus.CREATING, LossCause.GONE
+        self.created_at = self.world.clock()
+        self.started_at: datetime | None = None
+        self.agents: list[Agent] = []
+        self.is_gone = self.is_hung = False
+        self.failed_s: float | None = None
+        """When the machine failed, or its end was announced. A deletion by the service is no failure."""
+
+    def observe(self) -> Vm:
+        return Vm(
+            self.name,
+            self.zone,
+            self.instance_id,
+            self.status,
+            self.replica_id,
+            self.generation,
+            self.directive,
+            str(self.fingerprint),
+            self.created_at,
+            self.started_at,
+            self.is_tpu,
+            self.reason,
+            f"10.0.0.{self.instance_id}" if self.is_tpu and self.started_at else "",
+        )
+
+    def start(self) -> None:
+        """The insert has succeeded: boot the agents, and plan the machine's fault."""
+        world, profile = self.world, self.world.profile
+        self.status, self.started_at = VmStatus.RUNNING, world.clock()
+        world.log("up", self, "generation", self.generation, self.zone)
+        self.agents = [Agent(self, host if self.hosts > 1 else None) for host in range(self.hosts)]
+        for agent in self.agents:
+            agent.boot()
+        if world.chance(profile.early_loss):
+            world.within((0.1, 60.0), self.vanish)
+        elif profile.loss_per_hour and world.has_faults:
+            world.after(world.rng.expovariate(profile.loss_per_hour / 3600), self._meet_fault)
+
+    def _meet_fault(self) -> None:
+        world = self.world
+        if not world.has_faults or self.status is not VmStatus.RUNNING or self.is_hung or self.is_gone:
+            return
+        draw = world.rng.random()
+        if draw < 0.35:
+            self._announce(LossCause.PREEMPTION, 0.0, (5.0, 30.0), stays=world.rng.random() < 0.5)
+        elif draw < 0.5:
+            self._announce(LossCause.MAINTENANCE, world.between((2.0, 100.0)), (30.0, 30.0), stays=True)
+        elif draw < 0.75:
+            self.vanish()
+        elif draw < 0.92:
+            agent = world.rng.choice(self.agents)
+            world.log("reboot", self)
+            self.job.note_fault(self, "reboot")
+            agent.power_off("reboot")
+            world.within((5.0, 40.0), agent.boot)
+        else:
+            self.hang()
+
+    def hang(self) -> None:
+        self.is_hung = True
+        self.fail("hang")
+        for agent in self.agents:
+            agent.power_off("hang")
+
+    def fail(self, kind: str) -> None:
+        if self.failed_s is None:
+            self.failed_s = self.world.now_s
+            self.world.log(kind, self, self.instance_id)
+            self.job.note_fault(self, kind)
+
+    def _announce(self, cause: LossCause, in_s: float, within_s: tuple[float, float], *, stays: bool) -> None:
+        self.fail(cause.value)
+        for agent in self.agents:
+            self.world.within((0.1, 3.0), agent.notice, cause.value)
+        self.world.after(in_s, self.shut_down, self.world.between(within_s), stays)
+
+    def vanish(self) -> None:
+        """The host fails, or the VM is preempted without notice."""
+        if self.is_gone or self.status not in UP:
+            return
+        self.fail("lost")
+        self.reason = LossCause.PREEMPTION if self.is_spot else LossCause.GONE
+        self._end(stays=self.world.rng.random() < 0.5)
+        if self.world.rng.random() < 0.5:
+            self.world.within((1.0, 30.0), self._write_audit_log)
+
+    def shut_down(self, within_s: float, stays: bool) -> None:
+        if self.is_gone or self.status not in UP:
+            return
+        self.status = VmStatus.STOPPING
+        for agent in self.agents:
+            agent.shut_down()
+        self.world.after(within_s, lambda: self._end(stays=stays))
+
+    def _end(self, *, stays: bool) -> None:
+        if self.is_gone:
+            return
+        if self.failed_s is not None:
+            self.job.note_fault(self, "gone")
+        for agent in self.agents:
+            agent.power_off("vm")
+        self.status = VmStatus.STOPPED
+        if not stays:
+            self.remove()
+
+    def remove(self) -> None:
+        if not self.is_gone:
+            for agent in self.agents:
+                agent.power_off("vm")
+            self.is_gone = True
+            self.world.log("removed", self, self.instance_id)
+            self.cloud.present.pop((self.name, self.zone), None)
+
+    def _write_audit_log(self) -> None:
+        method = "compute.instances." + ("preempted" if self.is_spot else "hostError")
+        entry = {
+            "logName": log_name("p"),
+            "protoPayload": {
+                "methodName": method,
+                "resourceName": f"projects/p/zones/{self.zone}/instances/{self.name}",
+            },
+            "resource": {"labels": {"instance_id": self.instance_id, "zone": self.zone}},
+            "timestamp": self.world.clock().isoformat(),
+        }
+        self.cloud.publish(topics.MAINTENANCE, json.dumps(entry).encode(), {})
+
+    def __str__(self) -> str:
+        return f"{self.job.job_id}/{self.replica_id}#{self.instance_id}"
+
+
+class Cloud:
+    """Implements `trainmaster.ports.Fleet`."""
+
+    def __init__(self, world: World, job_of: Callable[[str], ExploredJob]) -> None:
+        self.world, self.job_of = world, job_of
+        self.present: dict[tuple[str, str], ExploredVm] = {}
+        self.publish: Callable[[str, bytes, Mapping[str, str]], None] = lambda *_: None
+        self.count = 1000
+        self._requests: dict[str, Callable[[], CreateOutcome]] = {}
+
+    def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
+        del tpu_zones, zones
+        return tuple(vm.observe() for vm in self.present.values() if vm.job.job_id == job_id)
+
+    def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
+        del zones
+        return tuple(LabelledVm(vm.observe(), job_label(vm.job.job_id)) for vm in self.present.values())
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        key = create.request_key(job.job_id)
+        if key not in self._requests:
+            existing = [vm for name in create.names if (vm := self.present.get((name, create.zone)))]
+            if any(vm.generation != create.vm_generation or vm.status not in UP for vm in existing):
+                return Pending()
+            self._requests[key] = self._refuse(create.zone) or self._insert(job, create, metadata)
+        if isinstance(self._requests[key](), Pending):
+            self.world.suspend(self.world.between((0.01, INSERT_WAIT_S)))
+        return self._requests[key]()
+
+    def _refuse(self, zone: str) -> Callable[[], CreateOutcome] | None:
+        world, profile = self.world, self.world.profile
+        for probability, kind, code in (
+            (profile.stockout, CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED"),
+            (profile.quota, CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED"),
+            (profile.internal, CapacityErrorKind.INTERNAL, "INTERNAL_ERROR"),
+        ):
+            if world.chance(probability):
+                refused = NotCreated(kind, code, f"no VM in {zone}")
+                return lambda: refused
+        return None
+
+    def _insert(self, job: Job, create: Create, metadata: Mapping[str, str]) -> Callable[[], CreateOutcome]:
+        world, profile = self.world, self.world.profile
+        directive = Directive.from_metadata(json.loads(metadata["trainmaster-directive"]))
+        names = [name for name in create.names if (name, create.zone) not in self.present]
+        if create.partial and len(names) > 1 and world.chance(profile.partial):
+            names = names[: world.rng.randrange(1, len(names))]
+        explored = self.job_of(job.job_id)
+        vms = [ExploredVm(self, explored, create, name, directive) for name in names]
+        for vm in vms:
+            self.present[vm.name, vm.zone] = vm
+            explored.note_created(vm)
+        done_s = world.now_s + world.between(SLOW_CREATE_S if world.chance(profile.slow_create) else CREATE_S)
+        is_refused = world.chance(profile.stockout_late)
+        outcome = NotCreated(CapacityErrorKind.STOCKOUT, "STOCKOUT", "later") if is_refused else Created()
+
+        def finish() -> None:
+            for vm in vms:
+                if not vm.is_gone and vm.status is VmStatus.CREATING:
+                    (vm.remove if is_refused else vm.start)()
+
+        world.after(done_s - world.now_s, finish)
+        return lambda: Pending() if world.now_s < done_s else outcome
+
+    def delete(self, vm: Vm) -> bool:
+        existing = self._find(vm)
+        if existing is None:
+            return True
+        existing.job.note_deleted(existing)
+        if existing.status in UP:
+            existing.shut_down(self.world.between((2.0, 30.0)), stays=False)
+        elif existing.status is VmStatus.STOPPED:
+            existing.status = VmStatus.STOPPING
+            self.world.within((1.0, 5.0), existing.remove)
+        self.world.suspend(self.world.between((0.01, DELETE_WAIT_S)))
+        return existing.is_gone
+
+    def write_directive(self, vm: Vm, directive: Directive) -> bool:
+        existing = self._find(vm)
+        if existing is None or str(existing.fingerprint) != vm.fingerprint:
+            return False
+        existing.directive, existing.fingerprint = directive, existing.fingerprint + 1
+        self.world.log("directive", existing, directive.attempt, directive.incarnation, directive.action.value)
+        for agent in existing.agents:
+            agent.wake()
+        return True
+
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        existing = self._find(vm)
+        if existing is None or not existing.agents:
+            return None
+        return self.world.clock(min(agent.last_beat_s for agent in existing.agents) - self.world.now_s)
+
+    def reported_metric(self, vm: Vm) -> str | None:
+        del vm
+        return None
+
+    def release(self, job: Job) -> bool:
+        del job
+        return True
+
+    def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:
+        del vm
+        return "", start
+
+    def _find(self, vm: Vm) -> ExploredVm | None:
+        existing = self.present.get((vm.name, vm.zone))
+        return existing if existing and existing.instance_id == vm.instance_id else None

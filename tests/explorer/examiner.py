@@ -1,0 +1,348 @@
+"""What must be true of a job, in facts: why each program really ended, and which machine existed when.
+
+F1  No program of a round starts beside a program of another round.
+F2  A stopped round has one verdict. A charged member's program failed by itself, and no machine of the round had failed
+    before. A failure without such a fault is paid for.
+F3  While capacity exists, every stop leads to the next round, a rerun or the end: every job ends.
+F4  No job is FAILED without a failed program or set-up.
+F5  SUCCEEDED exactly if the primary exited 0.
+
+Besides: a sentence of `why` names a machine or program that really failed, budgets, leaks, and the ledger's replay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tests.explorer.programs import DONE, OWN, PEER, STALLED, Program
+from trainmaster.core.actions import Ignore
+from trainmaster.core.events import ReplicaExited
+from trainmaster.core.ledger import LedgerEntry, fold
+from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import VmStatus
+
+if TYPE_CHECKING:
+    from tests.explorer.agent import Key
+    from tests.explorer.cloud import ExploredVm
+    from tests.explorer.jobs import ExploredJob
+    from trainmaster.memory.store import MemoryStore
+
+RESTARTS_MAX: Final = 5
+RERUNS_MAX: Final = 3
+HELD_S: Final = 600.0
+FIRST: Final = (1, 1)
+NAMED: Final = re.compile(r"\b(chief|master|worker|ps|evaluator) (\d+)")
+
+HARD: Final = frozenset({"lost", "hang", "gone", "unkillable", "interrupted"})
+"""Faults after which a machine no longer takes part."""
+
+
+@dataclass(slots=True)
+class Round:
+    """The facts of one round: what ran in it, on which machines."""
+
+    key: Key
+    began_s: float = 0.0
+    vms: set[str] = field(default_factory=set)
+    """Instance ids of its members' machines when it began."""
+    is_judged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    kind: str
+    """restart, rerun or fail."""
+    replica_id: ReplicaId | None
+    named: ReplicaId | None = None
+    """Whom the sentence names."""
+
+
+class Examiner:
+    def __init__(self, job: ExploredJob, store: MemoryStore) -> None:
+        self._job, self._world, self._store = job, job.world, store
+        self.state: State | None = None
+        self.ended_s: float | None = None
+        self.round = Round(FIRST)
+        self._given_up: list[ExploredVm] = []
+        """VMs that the service has deleted."""
+        self._vms: dict[tuple[ReplicaId, int], list[ExploredVm]] = {}
+        self.charges: list[Charge] = []
+        self._restarts: Counter[tuple[int, ReplicaId]] = Counter()
+        self._reruns = 0
+
+    # What happens.
+
+    def on_start(self, program: Program) -> None:
+        """F1: nothing of another round, and no second program of the same member, runs beside it."""
+        if self.round.key == program.key:
+            self.round.vms.add(program.agent.vm.instance_id)
+        for other in self._job.programs.all:
+            if other.is_alive and self._job.is_member(program.replica_id) and self._job.is_member(other.replica_id):
+                if other.key != program.key:
+                    self._world.violate("F1 started beside another round", program, other)
+                elif other.machine == program.machine and other.agent.vm.zone == program.agent.vm.zone:
+                    self._world.violate("F1 runs twice", program, other.agent.vm, program.agent.vm)
+
+    def on_create(self, vm: ExploredVm) -> None:
+        same = self._vms.setdefault((vm.replica_id, vm.generation), [])
+        if any(not other.is_gone for other in same):
+            self._world.violate("two VMs of one generation", vm, *same)
+        same.append(vm)
+        if self.round.key == FIRST:
+            self.round.vms.add(vm.instance_id)
+
+    def on_delete(self, vm: ExploredVm) -> None:
+        """No healthy VM of a live replica's current generation is deleted."""
+        state = self.state
+        self._given_up.append(vm)
+        if state is None or state.job.state.is_terminal or vm.status is not VmStatus.RUNNING:
+            return
+        if any(failed is vm for _, failed, _ in self._job.faults):
+            return
+        for replica in state.replicas:
+            is_current = replica.replica_id == vm.replica_id and replica.vm_generation == vm.generation
+            if (
+                is_current
+                and replica.state is not ReplicaState.COMPLETED
+                and replica.instance_id in (None, vm.instance_id)
+            ):
+                self._world.violate("healthy VM deleted", vm, replica.state, vm.zone, state.job.zone)
+
+    def on_commit(self, entry: LedgerEntry) -> None:
+        loaded = self._store.load_attempt(entry.job_id)
+        assert loaded
+        before, self.state = self.state, loaded.state
+        if before is None:
+            self._job.accept(loaded.state.job.plan)
+            return
+        self._world.log("commit", entry.key, entry.decision.reason.value, "-", entry.decision.text)
+        if loaded.state.job.attempt > before.job.attempt and self._is_about_single(entry):
+            self.round.is_judged = True  # the round ends with its attempt
+        charges = list(self._charges(before, loaded.state, entry))
+        self._count(charges)
+        if self._job.is_synchronous and not self._is_about_single(entry):
+            self._examine_round(before, entry, charges)
+        elif isinstance(entry.event, ReplicaExited) and not isinstance(entry.decision.action, Ignore):
+            self._examine_exit(entry.event, charges)
+        if loaded.state.job.state.is_terminal and self.ended_s is None:
+            self.ended_s = self._world.now_s
+            self._examine_success()
+
+    def _is_about_single(self, entry: LedgerEntry) -> bool:
+        """Whether the event is about a replica that is judged alone, such as an evaluator."""
+        return isinstance(entry.event, ReplicaExited) and not self._job.is_member(entry.event.subject.replica_id)
+
+    # Charges.
+
+    def _charges(self, before: State, after: State, entry: LedgerEntry) -> Iterable[Charge]:
+        used = {replica.key: replica.restarts_used for replica in before.replicas}
+        for replica in after.replicas:
+            if replica.restarts_used > used.get(replica.key, 0):
+                yield Charge("restart", replica.replica_id, named(entry.decision.text))
+        if after.job.budgets.reruns_used > before.job.budgets.reruns_used:
+            yield Charge("rerun", named(entry.decision.text))
+        has_failed = after.job.state is JobState.FAILED and not before.job.state.is_terminal
+        if has_failed and (culprit := named(after.job.error_message or "")) and entry.decision.rule != 5:
+            yield Charge("fail", culprit)
+
+    def _count(self, charges: list[Charge]) -> None:
+        assert self.state
+        self.charges += charges
+        for charge in charges:
+            if charge.kind == "restart" and charge.replica_id:
+                self._restarts[self.state.job.attempt, charge.replica_id] += 1
+                if self._restarts[self.state.job.attempt, charge.replica_id] > RESTARTS_MAX:
+                    self._world.violate("more than five restarts of", charge.replica_id)
+            self._reruns += charge.kind == "rerun"
+        if self._reruns > RERUNS_MAX:
+            self._world.violate("more than three reruns")
+        if len(charges) > 1:
+            self._world.violate("F2 several charges", *charges)
+
+    def _examine_round(self, before: State, entry: LedgerEntry, charges: list[Charge]) -> None:
+        """F2: a round that has ended gets one verdict, with the commit that ends the hold, the attempt or the job."""
+        assert self.state
+        job, round_ = self.state.job, self.round
+        if charges and round_.is_judged:
+            self._world.violate("F2 second verdict", round_.key, *charges)
+        for charge in charges:
+            self._examine_charge(charge)
+        key = (job.attempt, job.round.number)
+        has_begun = not job.round.is_held and key != round_.key
+        if has_begun and not charges and not round_.is_judged:
+            self._examine_free(entry.decision.text)
+        round_.is_judged |= bool(charges) or job.attempt > before.job.attempt or job.state.is_terminal
+        if has_begun:
+            current = {(replica.replica_id, replica.vm_generation) for replica in self.state.replicas}
+            vms = {self._vms[which][-1].instance_id for which in current if which in self._vms}
+            self.round = Round(key, self._world.now_s, vms)
+
+    def _examine_free(self, text: str) -> None:
+        """F2: nobody pays only if a machine failed, or a program hung. The sentence names one of these."""
+        ends = [program for program in self._programs_of_round() if program.ended_s is not None]
+        faults = [(at_s, vm) for at_s, vm, _ in self._faults_of_round(ends)]
+        own = [program for program in ends if program.cause == OWN and not program.is_hidden]
+        stalled = [program for program in ends if program.cause == STALLED]
+        if own and not faults and not stalled:
+            self._world.violate("F2 unpaid", self.round.key, *self._facts(ends))
+        culprit = named(text)
+        guilty = {vm.replica_id for _, vm in faults} | {program.replica_id for program in stalled}
+        guilty |= {vm.replica_id for vm in self._given_up if vm.instance_id in self.round.vms}
+        # A member may begin a round without a VM, if its loss was judged as the round began.
+        guilty |= {vm.replica_id for at_s, vm, _ in self._job.faults if at_s > self.round.began_s - HELD_S}
+        if culprit and culprit not in guilty:
+            self._world.violate("false why", text, *self._facts(ends))
+
+    def _examine_charge(self, charge: Charge) -> None:
+        """F2: the charged member failed by itself, and no machine of its round had failed before."""
+        ends = [program for program in self._programs_of_round() if program.ended_s is not None]
+        own = [program for program in ends if program.replica_id == charge.replica_id and program.cause == OWN]
+        faults = self._faults_of_round(ends)
+        began = {
+            program.agent.vm for program in self._programs_of_round()
+        }  # in the first round, members come one by one
+        machine = [at_s for at_s, vm, kind in faults if kind in HARD and (self.round.key != FIRST or vm in began)]
+        if self._is_repeated(charge, ends):
+            return
+        if own and any(at_s < (own[0].ended_s or 0) for at_s in machine):
+            self._world.violate("F2 charged although a machine had failed before", charge, *self._facts(ends))
+        elif not own and any(program.root and program.root.is_hidden for program in ends):
+            self._world.notes["the evidence was lost"] += 1
+        elif not own and self._world.profile.bad_clock and not any(is_evident(program) for program in ends):
+            self._world.notes["a wrong clock decided"] += 1
+        elif not own:
+            self._world.violate("F2 innocent charged", charge, *self._facts(ends))
+        elif charge.named and charge.named != charge.replica_id:
+            self._world.violate("false why", charge)
+
+    def _facts(self, ends: list[Program]) -> list[str]:
+        """Return what happened in the round, for a message."""
+        faults = [f"{vm}:{kind}:{at_s:.1f}" for at_s, vm, kind in self._faults_of_round(ends)]
+        causes = [f"{program}:{program.cause}:{program.facts}:{program.ended_s:.1f}" for program in ends]
+        return [f"round {self.round.key}", *causes, *faults]
+
+    def _is_repeated(self, charge: Charge, ends: list[Program]) -> bool:
+        """Whether the charge is for another reboot of the member's VM, or for stalls."""
+        rebooted = {p.agent.vm for p in ends if p.replica_id == charge.replica_id and p.cause == "reboot"}
+        for program in self._job.programs.all:
+            if program.agent.vm in rebooted and program.cause == "reboot" and program not in ends:
+                return True
+        return any(program.cause == STALLED for program in ends) and charge.kind != "restart"
+
+    def _programs_of_round(self) -> list[Program]:
+        programs = self._job.programs.all
+        return [p for p in programs if p.key == self.round.key and self._job.is_member(p.replica_id)]
+
+    def _faults_of_round(self, ends: list[Program]) -> list[tuple[float, ExploredVm, str]]:
+        """When machines of the round failed under it, or were announced to."""
+        faults = [
+            (at_s, vm, kind)
+            for at_s, vm, kind in self._job.faults
+            if vm.instance_id in self.round.vms and self._job.is_member(vm.replica_id) and kind != "setup"
+            if kind in HARD or at_s >= self.round.began_s or vm.failed_s is not None
+        ]
+        return faults + [(p.ended_s or 0, p.agent.vm, "interrupted") for p in ends if p.cause == "reboot"]
+
+    # Replicas that are judged alone.
+
+    def _examine_exit(self, event: ReplicaExited, charges: list[Charge]) -> None:
+        """A replica that is judged alone pays for each failure of its program, whoever caused it, and no other end."""
+        subject, assertable = (
+            event.subject,
+            [charge for charge in charges if charge.kind != "fail" or charge.replica_id],
+        )
+        ends = [
+            program
+            for program in self._job.programs.all
+            if (program.replica_id, program.key) == (subject.replica_id, (subject.attempt, subject.incarnation))
+            and program.agent.vm.instance_id == subject.vm.instance_id
+        ]
+        causes = {program.cause for program in ends}
+        if (
+            assertable
+            and not causes & {OWN, PEER}
+            and not any(self._is_repeated(charge, ends) for charge in assertable)
+        ):
+            self._world.violate("innocent charged alone", *assertable, *causes)
+        assert self.state
+        replica = self.state.find(subject.attempt, subject.replica_id)
+        is_given_up = replica is not None and replica.state is ReplicaState.COMPLETED  # the job goes on without it
+        is_paid = bool(charges) or is_given_up or self.state.job.state.is_terminal
+        if causes & {OWN, PEER} and event.cause == "process" and not event.succeeded and not is_paid:
+            self._world.violate("unpaid alone", subject.replica_id, subject.incarnation, *causes)
+
+    # The end.
+
+    def _examine_success(self) -> None:
+        """F5: the primary, on all its hosts, exited 0 by itself in the last attempt."""
+        assert self.state
+        job = self.state.job
+        if job.state is not JobState.SUCCEEDED or job.tuning is not None:
+            return
+        hosts = self._job.plan.group(self._job.primary.task_type).hosts
+        done = Counter(program.key for program in self._done_primaries() if program.key[0] == job.attempt)
+        if max(done.values(), default=0) < hosts:
+            self._world.violate("F5 SUCCEEDED without exit 0 of the primary", dict(done))
+
+    def _done_primaries(self) -> list[Program]:
+        programs = self._job.programs.all
+        return [p for p in programs if p.replica_id == self._job.primary and p.cause == DONE]
+
+    def examine_end(self) -> None:
+        """Check what must be true when all faults have ended long ago."""
+        world, state = self._world, self.state
+        if state is None:
+            return world.violate("never accepted")
+        job = state.job
+        if not job.state.is_terminal:
+            states = [f"{r.replica_id}:{r.state}:{r.incarnation}" for r in state.replicas]
+            return world.violate("F3 not ended", job.state, job.attempt, *states)
+        if any(vm.job is self._job for vm in self._vms_present()):
+            world.violate("leak", *(vm for vm in self._vms_present() if vm.job is self._job))
+        folded = fold(self._store.ledger(job.job_id))
+        assert folded
+        if folded.job != job or {r.key: r for r in folded.replicas} != {r.key: r for r in state.replicas}:
+            world.violate("replay differs")
+        if job.budgets.reruns_used != self._reruns:
+            world.violate("reruns", job.budgets.reruns_used, self._reruns)
+        if job.state is JobState.FAILED:
+            self._examine_failure()
+        world.notes[job.state.value] += 1
+        world.notes.update(f"end {program.cause}" for program in self._job.programs.all)
+        return None
+
+    def _vms_present(self) -> list[ExploredVm]:
+        return [vm for vms in self._vms.values() for vm in vms if not vm.is_gone]
+
+    def _examine_failure(self) -> None:
+        """F4, and F5's other half: a failed job had a reason, and its primary had not exited 0 in this attempt."""
+        assert self.state
+        assert self.ended_s is not None
+        job, profile = self.state.job, self._world.profile
+        had_failure = any(program.cause in (OWN, PEER, STALLED, "reboot") for program in self._job.programs.all)
+        had_failure |= any(kind == "setup" for _, _, kind in self._job.faults)
+        if not had_failure and not profile.internal and not profile.slow_setup and not job.tuning:
+            self._world.violate("F4 FAILED without a failure", job.error_message)
+        hosts = self._job.plan.group(self._job.primary.task_type).hosts
+        for program in self._done_primaries():
+            is_known = program.agent.vm.failed_s is None and (program.ended_s or 0) < self.ended_s - 700
+            if is_known and program.key[0] == job.attempt and hosts == 1:
+                self._world.violate("F5 the primary had exited 0", program, job.error_message)
+
+
+def is_evident(program: Program) -> bool:
+    """Whether the program failed by itself, and its agent sees that: a traceback of its own, or a signal."""
+    facts = program.facts or {}
+    return program.cause == OWN and ("error" in facts or facts.get("signal", 6) != 6)
+
+
+def named(text: str) -> ReplicaId | None:
+    """Return the first replica that the text names."""
+    match = NAMED.search(text)
+    return ReplicaId.parse(f"{match[1]}-{match[2]}") if match else None

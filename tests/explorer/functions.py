@@ -1,0 +1,165 @@
+"""Pub/Sub and the Cloud Functions: the real flows over the memory store."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from tests.explorer.world import CrashedError, Port, World
+from trainmaster.core.model.tuning import TrialState, Tuning
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, user_requests, vm_ready
+from trainmaster.flows.job_creation.deps import CreationDeps
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
+from trainmaster.messaging.push import Message
+from trainmaster.ports import Bus, Fleet, Store, Suggester
+
+if TYPE_CHECKING:
+    from tests.explorer.cloud import Cloud
+    from trainmaster.core.ledger import LedgerEntry
+
+CANCEL: Final = "cancel"
+"""Stands for a call of the API, which the user repeats until it succeeds."""
+DELIVERIES_MAX: Final = 100
+LATE_S: Final = (1.0, 200.0)
+DELIVERY_S: Final = (0.02, 0.5)
+REQUESTS: Final = frozenset({topics.PROVISION, topics.TUNE, topics.SWEEP})
+AGENT_EVENTS: Final = frozenset({topics.VM_READY, topics.REPLICA_EXIT, topics.MAINTENANCE})
+
+
+class Functions:
+    """All functions of the installation. Implements `trainmaster.ports.Bus`."""
+
+    def __init__(
+        self, world: World, store: MemoryStore, cloud: Cloud, on_commit: Callable[[LedgerEntry], None]
+    ) -> None:
+        self._world, self._on_commit = world, on_commit
+        self.store, self.cloud = store, cloud
+        self.down_until_s = 0.0
+        """Until when no function is available, and messages wait."""
+        self._published = 0
+        self._handlers: dict[str, Callable[[Message, CreationDeps], object]] = {
+            topics.SUBMIT: lambda message, deps: submit.handle(message.data, "gs://b/jobs/job.json#1", deps),
+            topics.VM_READY: lambda message, deps: vm_ready.handle(
+                agent_messages.decode_vm_ready(message.data, message.published_at), deps
+            ),
+            topics.REPLICA_EXIT: lambda message, deps: replica_exit.handle(
+                agent_messages.decode_replica_exit(message.data, message.published_at), deps
+            ),
+            topics.MAINTENANCE: lambda message, deps: maintenance.handle(
+                google_events.decode_maintenance(message.data, message.published_at), deps
+            ),
+            topics.PROVISION: lambda message, deps: provision.handle(
+                internal_requests.decode_provision(message.data),
+                self._machines(),
+                deps,
+                message.published_at,
+                message.message_id,
+            ),
+            topics.TUNE: lambda message, deps: tune.handle(
+                internal_requests.decode_tune(message.data), cast("Suggester", Port(world, Suggestions(world))), deps
+            ),
+            topics.SWEEP: lambda _, deps: sweep.handle(deps),
+            CANCEL: lambda message, deps: user_requests.cancel_job(message.data.decode(), "a user", deps),
+        }
+
+    def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
+        world, profile = self._world, self._world.profile
+        if topic not in self._handlers:
+            return
+        if world.chance(profile.lost if topic in REQUESTS else profile.lost_event if topic in AGENT_EVENTS else 0):
+            world.log("lost message", topic)
+            return
+        self._published += 1
+        message = Message(data, attributes, str(self._published), world.clock())
+        for _ in range(2 if world.chance(profile.duplicate) else 1):
+            delay_s = world.between(LATE_S if world.chance(profile.late) else DELIVERY_S)
+            world.after(delay_s, self._deliver, topic, message, 1)
+
+    def publish_all(self, topic: str, messages: Sequence[bytes]) -> None:
+        for data in messages:
+            self.publish(topic, data, {})
+
+    def _deliver(self, topic: str, message: Message, attempt: int) -> None:
+        if (wait_s := self.down_until_s - self._world.now_s) > 0:
+            self._world.within((wait_s, wait_s + 5.0), self._deliver, topic, message, attempt)
+            return
+        self._world.begin(partial(self._invoke, topic, message, attempt))
+
+    def _invoke(self, topic: str, message: Message, attempt: int) -> None:
+        world = self._world
+        if self._handle(topic, message) and not world.chance(world.profile.ack_lost):
+            return
+        if attempt >= DELIVERIES_MAX:
+            world.violate("dead letter", topic, message.data)
+            return
+        backoff_s = min(60.0, 2.0 ** min(attempt - 1, 6))
+        world.after(world.between((0.8 * backoff_s, 1.2 * backoff_s)), self._deliver, topic, message, attempt + 1)
+
+    def _handle(self, topic: str, message: Message) -> bool:
+        """Return whether the message is acknowledged."""
+        try:
+            self._handlers[topic](message, self._deps())
+        except (CrashedError, TemporaryError):
+            return False
+        except PermanentError as error:
+            if topic != CANCEL:
+                self._world.violate("rejected", topic, error)
+        except Exception as error:  # noqa: BLE001 - a bug of a flow, which is reported with its seed
+            where = traceback.format_exc(limit=-4)
+            self._world.violate("exception", topic, type(error).__name__, error, where)
+            return False
+        return True
+
+    def _deps(self) -> CreationDeps:
+        world = self._world
+        skew_s = world.between((-world.profile.function_skew_s, world.profile.function_skew_s))
+        return CreationDeps(
+            cast("Store", Port(world, self.store, self._on_commit)),
+            cast("Bus", Port(world, self)),
+            clock=lambda: world.clock(skew_s),
+            sleep=world.suspend,
+            limits=world.profile.limits,
+        )
+
+    def _machines(self) -> FleetDeps:
+        return FleetDeps(cast("Fleet", Port(self._world, self.cloud)), Addresses(), "p", {}, run_in_turn)
+
+
+class Addresses:
+    """Implements `trainmaster.ports.AddressBook`."""
+
+    def address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}:2222"
+
+
+class Suggestions:
+    """Implements `trainmaster.ports.Suggester` for one parameter, the learning rate."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def suggest(self, tuning: Tuning, seed: str) -> tuple[str, ...]:
+        del tuning
+        return (str(random.Random(seed).uniform(0.001, 0.1)),)  # noqa: S311 - the same seed gives the same value
+
+    def find_unpromising(self, tuning: Tuning) -> Mapping[int, str]:
+        running = tuning.of_state(TrialState.RUNNING)
+        return {trial.number: "worse" for trial in running if self._world.chance(self._world.profile.unpromising)}
+
+
+def run_in_turn(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all tasks to their end, then raise the first error, as `provision` runs its steps."""
+    first: Exception | None = None
+    for task in tasks:
+        try:
+            task()
+        except (TemporaryError, PermanentError) as error:
+            first = first or error
+    if first:
+        raise first

@@ -1,0 +1,77 @@
+"""One history: jobs under a fault profile, until they have ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.explorer.cloud import Cloud
+from tests.explorer.functions import CANCEL, Functions
+from tests.explorer.jobs import ExploredJob, draw_job
+from tests.explorer.profiles import Profile
+from tests.explorer.world import World
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import topics
+
+SWEEP_S: Final = 60.0
+SETTLED_S: Final = 900.0
+
+
+class History:
+    def __init__(self, seed: int, profile: Profile) -> None:
+        """Draw the jobs of the profile, if it has any, and plan their submission."""
+        self.world = World(seed, profile)
+        self.store = MemoryStore()
+        self.jobs: dict[str, ExploredJob] = {}
+        self.cloud = Cloud(self.world, self._job_of)
+        self.functions = Functions(self.world, self.store, self.cloud, self._on_commit)
+        self.cloud.publish = self.functions.publish
+        for number in range(profile.jobs):
+            self._plan_job(f"j{number + 1}", 0.0 if number == 0 else self.world.between((0.0, 60.0)))
+        self.world.within((0.0, SWEEP_S), self._sweep)
+
+    def run(self) -> World:
+        """Run until all jobs have ended, and check what must be true then."""
+        world, profile = self.world, self.world.profile
+        world.after(profile.faults_s, self._end_faults)
+        if world.run(profile.faults_s + profile.horizon_s, self._has_ended):
+            world.run(world.now_s + SETTLED_S, lambda: False)  # what is in flight is delivered
+        for job in self.jobs.values():
+            job.examiner.examine_end()
+        return world
+
+    def _plan_job(self, job_id: str, submitted_s: float) -> None:
+        world = self.world
+        kind, document = draw_job(world.rng, world.profile, job_id)
+        world.after(submitted_s, self.submit, job_id, kind, document)
+        if world.chance(world.profile.cancel):
+            world.within((1.0, 300.0), self.functions.publish, CANCEL, job_id.encode(), {})
+
+    def submit(self, job_id: str, kind: str, document: bytes) -> ExploredJob:
+        self.world.log("job", kind, document.decode())
+        job = self.jobs[job_id] = ExploredJob(self.world, self.store, job_id, kind)
+        self.functions.publish(topics.SUBMIT, document, {})
+        return job
+
+    def _job_of(self, job_id: str) -> ExploredJob:
+        """Return the job. One that nobody submitted is a trial."""
+        if job_id not in self.jobs:
+            self.jobs[job_id] = ExploredJob(self.world, self.store, job_id, "tuning")
+        return self.jobs[job_id]
+
+    def _on_commit(self, entry: LedgerEntry) -> None:
+        self._job_of(entry.job_id).examiner.on_commit(entry)
+
+    def _sweep(self) -> None:
+        self.functions.publish(topics.SWEEP, b"{}", {})
+        self.world.after(SWEEP_S, self._sweep)
+
+    def _end_faults(self) -> None:
+        self.world.has_faults = False
+
+    def _has_ended(self) -> bool:
+        return (
+            len(self.jobs) >= self.world.profile.jobs
+            and not self.cloud.present
+            and all(job.examiner.ended_s is not None for job in self.jobs.values())
+        )

@@ -1,0 +1,188 @@
+"""Training programs, and the fact why each of them ended.
+
+Members of a coupled cluster join it, train while all of them take part, and exit 0 by themselves, the primary last.
+When one goes, the others fail as their framework does, or hang. Work since the last checkpoint is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+
+if TYPE_CHECKING:
+    from tests.explorer.agent import Agent, Facts, Key
+    from tests.explorer.jobs import ExploredJob
+
+OWN: Final = "own"  # it failed by itself
+PEER: Final = "peer"  # it failed because a peer went
+DONE: Final = "done"  # it completed
+STOPPED: Final = "stopped"  # a directive ended it
+STALLED: Final = "stalled"  # it printed nothing, and its agent ended it
+# Others: what happened to its machine, in the words of `ExploredVm`: vm, reboot, hang.
+
+BUG: Final = {"type": "ValueError", "message": "x", "frame": "task.py:1 in f", "own_frame": "task.py:1 in f"}
+FAILURES: Final[tuple[Facts, ...]] = (
+    {"exit_status": 1},
+    {"exit_status": 1, "error": BUG},
+    {"exit_status": 1, "error": {**BUG, "type": "OSError", "message": "disk"}},
+    {"signal": 11},
+    {"signal": 9},
+    {"exit_status": 137},
+    {"exit_status": 143},
+    {"exit_status": 134},
+    {"exit_status": 3},
+)
+PEER_LOST: Final[Facts] = {
+    "exit_status": 1,
+    "error": {"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in run"},
+}
+REACTIONS: Final[dict[str, Facts | None]] = {
+    "peer": PEER_LOST,  # TensorFlow, gloo
+    "bare": {"exit_status": 1},  # a shell script around the program
+    "abort": {"signal": 6},  # JAX's coordination service, NCCL's watchdog
+    # torchrun: the agent skips the launcher's own traceback, so the worker's is left, or none
+    "launcher": {
+        "exit_status": 1,
+        "error": {"type": "RuntimeError", "message": "Connection closed by peer", "frame": "reducer.py:7 in f"},
+    },
+    "hangs": None,  # a collective without a time limit
+}
+LAUNCHER_S: Final = (0.02, 0.4)
+"""How long a launcher runs on after its worker: torchrun looks every tenth of a second."""
+JOIN_S: Final = (1.0, 5.0)
+
+
+@dataclass(eq=False, slots=True)
+class Program:
+    """One incarnation on one machine."""
+
+    agent: Agent
+    key: Key
+    started_s: float
+    ended_s: float | None = None
+    cause: str = ""
+    """Why it ended, in fact."""
+    facts: Facts | None = None
+    """What its agent saw of that."""
+    root: Program | None = None
+    """The peer whose end broke it."""
+    is_hidden: bool = False
+    """Whether a directive reached the agent before it saw the end."""
+
+    @property
+    def is_alive(self) -> bool:
+        return self.ended_s is None
+
+    @property
+    def replica_id(self) -> ReplicaId:
+        return self.agent.vm.replica_id
+
+    @property
+    def machine(self) -> tuple[ReplicaId, int | None]:
+        return self.replica_id, self.agent.host
+
+    def __str__(self) -> str:
+        host = "" if self.agent.host is None else f"/{self.agent.host}"
+        return f"{self.replica_id}{host}@{self.key[0]}.{self.key[1]}"
+
+
+class Programs:
+    """All programs that a job has started."""
+
+    def __init__(self, job: ExploredJob) -> None:
+        self._job, self._world = job, job.world
+        self.all: list[Program] = []
+        self._joined: list[Program] = []
+        self._training: tuple[Program, ...] = ()
+        self._since_s = 0.0
+        self._done_s = 0.0
+
+    @property
+    def are_training(self) -> bool:
+        """Whether all members train together."""
+        return bool(self._training)
+
+    def start(self, agent: Agent, key: Key) -> Program:
+        world, work_s = self._world, self._job.work_s
+        program = Program(agent, key, world.now_s)
+        self._job.examiner.on_start(program)
+        self.all.append(program)
+        world.log("start", program, "on", agent.vm.instance_id)
+        self._job.on_program(program)
+        if world.chance(world.profile.fail):
+            world.within((0.2, 1.2 * work_s), self.exit, program, dict(world.rng.choice(FAILURES)), OWN)
+        elif self._job.stall_timeout_s and world.chance(world.profile.freeze):
+            world.within((1.0, work_s), self._freeze, program)
+        world.within(JOIN_S, self._join, program)
+        return program
+
+    def _join(self, program: Program) -> None:
+        job, world, task_type = self._job, self._world, program.replica_id.task_type
+        if not program.is_alive:
+            return
+        if task_type is TaskType.EVALUATOR or not job.is_coupled:
+            if task_type is not TaskType.PS and not (task_type is TaskType.EVALUATOR and job.evaluates_forever):
+                world.within((0.5 * job.work_s, job.work_s), self.exit, program, {"exit_status": 0}, DONE)
+            return
+        self._joined.append(program)
+        zone = program.agent.vm.zone  # addresses are zonal: programs of different zones do not meet
+        members = {joined.machine: joined for joined in self._joined if joined.agent.vm.zone == zone}
+        if not self._training and len(members) == job.members:
+            self._training, self._since_s = tuple(members.values()), world.now_s
+            world.after(job.work_s - self._done_s, self._finish, self._training)
+
+    def _finish(self, training: tuple[Program, ...]) -> None:
+        if self._training is not training:
+            return
+        job, world = self._job, self._world
+        self._done_s, self._training = job.work_s, ()
+        for program in training:
+            self._joined.remove(program)
+            if program.replica_id.task_type is not TaskType.PS:
+                most_s = world.profile.export_s if program.replica_id == job.primary else 2.0
+                world.within((0.0, most_s), self.exit, program, {"exit_status": 0}, DONE)
+
+    def _freeze(self, program: Program) -> None:
+        """The program stops in a deadlock. No member of its cluster makes progress, and their agents end them."""
+        if program in self._training:
+            training = self._interrupt()
+            for member in training:
+                after_s = self._job.stall_timeout_s + self._world.between((0.0, 10.0))
+                self._world.after(after_s, self.exit, member, {"cause": "stalled", "signal": 9}, STALLED)
+
+    def exit(self, program: Program, facts: Facts, cause: str, root: Program | None = None) -> None:
+        """The program exits, unless it has ended before. Its agent sees that."""
+        if program.is_alive:
+            program.facts = {"cause": "process", **facts}
+            self.end(program, cause if program.agent.is_open else STOPPED, root)
+            if self._job.reactions == ("launcher",):
+                self._world.within(LAUNCHER_S, program.agent.on_exit, program, program.facts)
+            else:
+                program.agent.on_exit(program, program.facts)
+
+    def end(self, program: Program, cause: str, root: Program | None = None) -> None:
+        """The program ends, with its machine or by itself."""
+        program.ended_s, program.cause, program.root = self._world.now_s, cause, root
+        self._world.log("end", program, cause, root or "")
+        if program in self._joined:
+            self._joined.remove(program)
+        if program in self._training:
+            for peer in self._interrupt():
+                if peer is not program and peer.replica_id.task_type is not TaskType.PS:
+                    self._break(peer, program)
+
+    def _interrupt(self) -> tuple[Program, ...]:
+        """Training cannot go on with these members. Return them."""
+        training, self._training = self._training, ()
+        reached_s = self._done_s + self._world.now_s - self._since_s
+        every_s = self._job.checkpoint_s
+        self._done_s = max(self._done_s, reached_s - reached_s % every_s if every_s else reached_s)
+        self._joined = [program for program in self._joined if program not in training]
+        return training
+
+    def _break(self, peer: Program, root: Program) -> None:
+        facts = REACTIONS[self._world.rng.choice(self._job.reactions)]
+        if facts is not None:
+            self._world.within(self._world.profile.noticed_s, self.exit, peer, dict(facts), PEER, root)

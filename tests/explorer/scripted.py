@@ -1,0 +1,128 @@
+"""One job whose faults a test chooses, in the world of the histories, with its agents, machines and programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tests.explorer.agent import Facts
+from tests.explorer.cloud import ExploredVm
+from tests.explorer.history import History
+from tests.explorer.jobs import job_document, slices_document
+from tests.explorer.profiles import Profile
+from tests.explorer.programs import BUG, OWN, Program
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.vm import VmStatus
+
+FOREVER_S: Final = 1e9
+FAILURE: Final[Facts] = {"exit_status": 1, "error": BUG}
+WEEK: Final = {"maxRunningTime": "604800s"}
+
+
+class Scripted(History):
+    """A job that trains until the test ends, unless its programs are told to exit."""
+
+    def __init__(
+        self,
+        size: int = 4,
+        *,
+        reaction: str = "peer",
+        noticed_s: float = 2.0,
+        kind: str = "sync",
+        scheduling: Mapping[str, Any] = WEEK,
+        options: Mapping[str, Any] | None = None,
+        **faults: Any,
+    ) -> None:
+        profile = Profile(
+            "scripted",
+            jobs=0,
+            reactions=(reaction,),
+            noticed_s=(noticed_s, noticed_s + 0.5),
+            work_s=(FOREVER_S, FOREVER_S),
+            **faults,
+        )
+        super().__init__(0, profile)
+        zones = {"zones": ["us-central1-a", "us-central1-b"]}
+        if kind == "slices":
+            document = slices_document("j1", size, "4x4", "604800s")
+        else:
+            document = job_document("j1", kind, size, dict(scheduling), {**zones, **(options or {})})
+        self.explored = self.submit("j1", kind, document)
+        self.explored.is_coupled = kind in ("sync", "slices")
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, unless the job ends before."""
+        until_s = self.world.now_s + seconds
+        self.world.run(until_s, lambda: self.explored.examiner.ended_s is not None)
+        if self.explored.examiner.ended_s is None:
+            self.world.now_s = until_s
+
+    def train(self, seconds: float = 0.0) -> None:
+        """Wait until all members train together, then `seconds` more. Fails if they do not within an hour."""
+        until_s = self.world.now_s + 3600
+        assert self.world.run(until_s, lambda: self.explored.programs.are_training or self.has_ended), self.story
+        self.wait(seconds)
+
+    @property
+    def job(self) -> Job:
+        loaded = self.store.load("j1")
+        assert loaded
+        return loaded.state.job
+
+    @property
+    def has_ended(self) -> bool:
+        return self.explored.examiner.ended_s is not None
+
+    @property
+    def story(self) -> str:
+        """The decisions, and what was violated."""
+        entries = self.store.ledger("j1")
+        return "\n".join([*(f"{e.key}: {e.decision.text}" for e in entries), *map(str, self.world.violations)])
+
+    @property
+    def charges(self) -> dict[str, int]:
+        """Charged restarts by replica; reruns and the failure of the job by these words."""
+        charges = self.explored.examiner.charges
+        return dict(Counter(str(c.replica_id) if c.kind == "restart" else c.kind for c in charges))
+
+    @property
+    def is_running(self) -> bool:
+        return self.job.state is JobState.RUNNING
+
+    def program(self, name: str) -> Program:
+        """Return the program of the replica that runs."""
+        return next(p for p in self.explored.programs.all if p.is_alive and str(p.replica_id) == name)
+
+    def vm(self, name: str) -> ExploredVm:
+        """Return the running VM of the replica."""
+        vms = self.cloud.present.values()
+        return next(vm for vm in vms if str(vm.replica_id) == name and vm.status is VmStatus.RUNNING)
+
+    def fail(self, name: str, facts: Facts = FAILURE) -> None:
+        """End the replica's program by a failure of its own."""
+        self.explored.programs.exit(self.program(name), dict(facts), OWN)
+
+    def lose(self, name: str) -> None:
+        """End the replica's VM without notice."""
+        self.vm(name).vanish()
+
+    def reboot(self, name: str, after_s: float = 40.0) -> None:
+        vm = self.vm(name)
+        self.explored.note_fault(vm, "reboot")
+        for agent in vm.agents:
+            agent.power_off("reboot")
+            self.world.after(after_s, agent.boot)
+
+    @contextmanager
+    def late_messages(self, delay_s: float) -> Iterator[None]:
+        """Delay the messages that agents send within this block."""
+        publish = self.cloud.publish
+        self.cloud.publish = lambda *message: self.world.after(delay_s, publish, *message)
+        yield
+        self.cloud.publish = publish
+
+    def check(self) -> None:
+        """No invariant over facts was violated."""
+        assert not self.world.violations, self.story

@@ -1,0 +1,77 @@
+"""Histories under every fault profile: no invariant over facts is violated, and every job ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import hypothesis
+import pytest
+
+from tests.explorer.agent import Agent
+from tests.explorer.history import History
+from tests.explorer.profiles import PROFILES
+from trainmaster.core.model.vm import DirectiveAction
+from trainmaster.messaging import agent_messages
+
+SEEDS = 300 if hypothesis.settings().max_examples > 150 else 5
+"""300 per profile in the thorough profile of `make test-all`. `make explore` explores 20,000 histories."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROFILES)
+def test_histories_violate_no_invariant(name: str) -> None:
+    for seed in range(SEEDS):
+        world = History(seed, PROFILES[name]).run()
+        assert not world.violations, f"python -m tests.explorer --profile {name} --seeds {seed}:{seed + 1} --trace"
+
+
+def forget_ends(patch: pytest.MonkeyPatch) -> None:
+    """Report that an incarnation is ready, and not how the one before it ended."""
+    decode = agent_messages.decode_vm_ready
+    patch.setattr(agent_messages, "decode_vm_ready", lambda *message: replace(decode(*message), ended=None))
+
+
+def report_before_the_stop(patch: pytest.MonkeyPatch) -> None:
+    """Report that an incarnation is ready while an older program still runs."""
+    stop = Agent._stop
+
+    def report_and_stop(agent: Agent) -> None:
+        if agent.desired and agent.desired.action is DirectiveAction.HOLD:
+            agent.reported_ready = (agent.desired.attempt, agent.desired.incarnation)
+            agent._report_ready()
+        stop(agent)
+
+    patch.setattr(Agent, "_stop", report_and_stop)
+
+
+@pytest.mark.parametrize(
+    ("break_defence", "profile", "invariants"),
+    [
+        (forget_ends, "gang", {"F2 innocent charged", "F2 unpaid"}),
+        (report_before_the_stop, "hangs", {"F1 started beside another round"}),
+    ],
+)
+def test_missing_defence_is_found(
+    break_defence: Callable[[pytest.MonkeyPatch], None],
+    profile: str,
+    invariants: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    break_defence(monkeypatch)
+    violations = (violation for seed in range(40) for violation in History(seed, PROFILES[profile]).run().violations)
+    assert any(invariant in invariants for invariant, _ in violations)
+
+
+def test_same_seed_gives_same_history() -> None:
+    first, second = (History(7, PROFILES["every"]).run().trace for _ in range(2))
+    assert first == second
+    assert len(first) > 10
