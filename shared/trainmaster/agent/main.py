@@ -24,12 +24,18 @@ next step, in whatever order events arrive::
                   └─ program ────────────────────────────────┘ └─ program ──
                                      (ended on purpose: no replica-exit)
 
+    directive run (1,1)       hold (1,2)                        run (1,2)
+    ──────┬──────────────────────┬──────────────────────────────────┬───────►
+          └─ program ──── SIGTERM ≤ grace_s SIGKILL │ vm-ready (1,2)  └─ program ──
+                                     (with `ended`, if the program had ended by itself)
+
 Guarantees:
 
 - Each (attempt, incarnation) is started at most once on a VM, even after crashes of the agent and reboots: the state
   file records the start before the program starts.
 - The exit of a program that was not ended on purpose is reported until it is accepted, or until a newer directive
-  supersedes it.
+  supersedes it. The next vm-ready under `hold` reports it then.
+- A vm-ready under `hold` means that nothing that was started on this VM before runs any more.
 - A failure of the control plane or of Pub/Sub never ends a program.
 """
 
@@ -106,8 +112,6 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     console.log(describe_machine(metadata, ContainerEngine.find(environ, identity.instance.name)))
     storage = StorageReader(api("storage", "STORAGE_EMULATOR_HOST"), Retrier(console))
     secret_manager = api("secretmanager", "TRAINMASTER_SECRETS_ENDPOINT")
-    if identity.vm == identity.instance:  # not a host of a TPU node
-        inbox.post(Heartbeat(metadata, inbox, console).beat)
     monitoring = api("monitoring", "TRAINMASTER_MONITORING_ENDPOINT")
     monitor = configured_monitor(identity, environ, metadata, monitoring, run_state, console)
     if monitor is not None:
@@ -123,15 +127,17 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         secret_manager=secret_manager,
         find_engine=find_engine,
     )
+    launcher = Launcher(
+        identity, workspace, find_engine, metric, setup.gcs, monitor.finish_interval if monitor else None
+    )
+    inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck).beat)
     Agent(
         identity=identity,
         inbox=inbox,
         reporter=reporter,
         run_state=run_state,
         setup=setup,
-        launcher=Launcher(
-            identity, workspace, find_engine, metric, setup.gcs, monitor.finish_interval if monitor else None
-        ),
+        launcher=launcher,
         console=console,
     ).run()
     return 0

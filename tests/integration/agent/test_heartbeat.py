@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.support.stack import eventually
+from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.reporting import heartbeat
 from trainmaster.agent.reporting.heartbeat import Heartbeat
 from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.workspace import Workspace
 from trainmaster.core.timeouts import AGENT_TIMEOUT
-from trainmaster.gcp.compute_fleet.fleet import HEARTBEAT, parse_heartbeat
+from trainmaster.gcp.vm_labels import HEARTBEAT, parse_heartbeat
 
 from .support.cloud import Cloud
-from .support.vm import Vm
+from .support.vm import Vm, agent_identity
 
 
 def test_agent_writes_heartbeats_from_its_start(cloud: Cloud, vm: Vm) -> None:
@@ -60,6 +63,36 @@ def test_main_thread_that_hangs_writes_no_heartbeat(cloud: Cloud) -> None:
         eventually(lambda: cloud.guest_attribute_writes > 1, within_s=0.5)
     inbox.handle_next()
     eventually(lambda: cloud.guest_attribute_writes == 2)
+
+
+def test_stuck_agent_writes_no_heartbeat_until_it_is_free(cloud: Cloud) -> None:
+    cloud.set("instance/id", "4711")
+    inbox, answers = Inbox(MetadataServer(cloud.host)), [True, False]
+    Heartbeat(MetadataServer(cloud.host), inbox, Console(), lambda: answers.pop(0), interval_s=0.05).beat()
+    assert cloud.guest_attribute_writes == 0
+    inbox.handle_next()
+    eventually(lambda: cloud.guest_attribute_writes == 1)
+
+
+def test_launcher_is_stuck_a_minute_after_sigkill_ended_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No test can make a process that the kernel does not end: the marked one stands for it, until it is gone."""
+    survivors = [1, 2, 3]
+    launcher = Launcher(agent_identity(), Workspace(tmp_path, {}, Console()), lambda: None, None, None)  # type: ignore[arg-type]
+    seen: list[bool] = []
+
+    def pass_time(work: Path) -> int:
+        now[0] += 40
+        seen.append(launcher.is_stuck)
+        return survivors.pop()
+
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("trainmaster.agent.control.launcher.marked", lambda _: survivors)
+    monkeypatch.setattr("trainmaster.agent.control.launcher.kill_marked", pass_time)
+    launcher.await_end()
+    assert (seen, launcher.is_stuck) == ([False, True, True], False)
 
 
 def test_timeout_allows_several_heartbeats_to_be_lost() -> None:

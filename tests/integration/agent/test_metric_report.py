@@ -116,6 +116,5 @@ def test_trial_on_a_slice_writes_its_measurements(cloud: Cloud, vm: Vm) -> None:
     vm.boot()
     eventually(lambda: METRIC in cloud.guest_attributes, within_s=40)
     assert read_metric(cloud) == {"attempt": 1, "measurements": [[10, 0.5], [20, 0.93]]}
-    assert set(cloud.guest_attributes) == {METRIC}, "hosts of a slice write no heartbeat"
     vm.terminate()
     assert vm.wait() == 0

@@ -13,7 +13,8 @@ import pytest
 from tests.integration.agent.test_serial_console import console_of
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.model.vm_config import IncarnationKey
-from trainmaster.agent.reporting.publisher import REPEATS_RARE, Event, Outbox, repeat_intervals
+from trainmaster.agent.reporting.events import EXIT_REPEATS_S, HELD_REPEATS_S, RUNNING_REPEATS_S
+from trainmaster.agent.reporting.publisher import Event, Outbox, repeat_intervals
 from trainmaster.agent.reporting.serial_console import Console
 
 FIRST, SECOND = IncarnationKey(1, 1), IncarnationKey(1, 2)
@@ -37,8 +38,8 @@ class Topic:
             time.sleep(0.01)
 
 
-def event(topic: str, key: IncarnationKey = FIRST, *, is_final: bool = False, **body: object) -> Event:
-    return Event(topic, key, body, "a", lambda: None, is_final)
+def event(topic: str, key: IncarnationKey = FIRST, *, repeat_s: float = 0.0, **body: object) -> Event:
+    return Event(topic, key, body, "a", lambda: None, topic == "exit", repeat_s, repeat_s)
 
 
 @pytest.fixture
@@ -46,17 +47,17 @@ def console(tmp_path: Path) -> Console:
     return console_of(tmp_path / "serial")
 
 
-def running_outbox(console: Console, repeat_s: float | None) -> tuple[Outbox, Topic]:
+def running_outbox(console: Console) -> tuple[Outbox, Topic]:
     topic = Topic()
-    outbox = Outbox(topic, console, repeat_s)  # type: ignore[arg-type]
+    outbox = Outbox(topic, console)  # type: ignore[arg-type]
     threading.Thread(target=outbox.run, daemon=True).start()
     return outbox, topic
 
 
 def test_latest_event_is_repeated_until_a_later_directive_answers_it(console: Console) -> None:
-    outbox, topic = running_outbox(console, 0.05)
-    outbox.put(event("ready"))
-    outbox.put(event("exit", is_final=True))
+    outbox, topic = running_outbox(console)
+    outbox.put(event("ready", repeat_s=0.05))
+    outbox.put(event("exit", repeat_s=0.05))
     topic.wait_until(lambda accepted: accepted.count("exit") >= 4)
     assert topic.accepted[:2] == ["ready", "exit"]
     assert topic.accepted.count("ready") == 1, "the exit took its place"
@@ -68,12 +69,17 @@ def test_latest_event_is_repeated_until_a_later_directive_answers_it(console: Co
     count = len(topic.accepted)
     time.sleep(0.5)
     assert len(topic.accepted) == count
-    outbox.put(event("ready", SECOND))
-    topic.wait_until(lambda accepted: accepted.count("ready") >= 2)
+    outbox.put(event("ready", SECOND, repeat_s=0.05))
+    topic.wait_until(lambda accepted: accepted.count("ready") >= 3)
+    outbox.stop_repeating()
+    time.sleep(0.1)
+    count = len(topic.accepted)
+    time.sleep(0.3)
+    assert len(topic.accepted) == count
 
 
 def test_event_is_not_repeated_without_an_interval(console: Console) -> None:
-    outbox, topic = running_outbox(console, None)
+    outbox, topic = running_outbox(console)
     outbox.put(event("maintenance"))
     assert outbox.flush(20)
     time.sleep(0.3)
@@ -81,17 +87,16 @@ def test_event_is_not_repeated_without_an_interval(console: Console) -> None:
 
 
 def test_refused_event_does_not_block_later_events(console: Console) -> None:
-    outbox, topic = running_outbox(console, None)
+    outbox, topic = running_outbox(console)
     outbox.put(event("ready", malformed=True))
-    outbox.put(event("exit", is_final=True))
+    outbox.put(event("exit"))
     topic.wait_until(lambda accepted: accepted == ["exit"])
 
 
-def test_exit_is_repeated_steadily_and_ready_more_and_more_rarely() -> None:
-    exits = list(islice(repeat_intervals(600, event("exit", is_final=True)), 50))
-    assert all(480 <= wait <= 720 for wait in exits)
-    assert len(set(exits)) > 1
-    readies = list(islice(repeat_intervals(600, event("ready")), 50))
-    assert 480 <= readies[0] <= 720
-    assert all(wait >= 0.8 * REPEATS_RARE * 600 for wait in readies[6:])
-    assert max(readies) <= 1.2 * REPEATS_RARE * 600
+@pytest.mark.parametrize("repeats_s", [EXIT_REPEATS_S, RUNNING_REPEATS_S, HELD_REPEATS_S])
+def test_repeats_become_rarer_up_to_a_limit(repeats_s: tuple[float, float]) -> None:
+    first_s, max_s = repeats_s
+    waits = list(islice(repeat_intervals(first_s, max_s), 50))
+    assert 0.8 * first_s <= waits[0] <= 1.2 * first_s
+    assert all(0.8 * max_s <= wait <= 1.2 * max_s for wait in waits[6:])
+    assert len(set(waits)) > 1, "VMs do not repeat in step"

@@ -52,6 +52,22 @@ def test_reboot_into_a_newer_directive_reports_nothing_of_the_old_one(cloud: Clo
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
 
 
+def test_reboot_into_a_hold_is_the_end_of_the_program_before(cloud: Cloud, vm: Vm) -> None:
+    vm.program(BLOCKS)
+    cloud.direct(1, 1)
+    vm.boot()
+    vm.wait_for_line("START ")
+    cloud.wait_for_message("vm-ready", (1, 1))
+    vm.power_off()
+    cloud.direct(1, 2, "hold")
+    vm.boot()
+    ended = cloud.wait_for_message("vm-ready", (1, 2)).body["ended"]
+    assert (ended["attempt"], ended["incarnation"], ended["cause"]) == (1, 1, "vm_restarted")
+    cloud.direct(1, 2)
+    vm.wait_for_line("START ", 2)
+    assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2))]
+
+
 def test_unaccepted_exit_is_reported_after_a_reboot(cloud: Cloud, vm: Vm) -> None:
     vm.program("import sys; sys.exit(7)")
     cloud.direct(1, 1)

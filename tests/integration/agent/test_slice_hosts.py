@@ -81,8 +81,8 @@ def test_slice_addresses_come_from_the_directive_of_each_incarnation(cloud: Clou
         "instance/attributes/trainmaster-directive", json.dumps({"attempt": 1, "incarnation": 1, "action": "hold"})
     )
     host.boot()
-    host.wait_for_line("[trainmaster] Directive: hold")
-    assert not cloud.messages, "nothing starts while an address is missing"
+    cloud.wait_for_message("vm-ready", (1, 1))
+    assert not host.lines("ENV "), "nothing starts while an address is missing"
     environments = []
     for incarnation, slices in ((1, ["10.0.0.1", "10.0.1.1"]), (2, ["10.0.0.1", "10.0.9.1"])):
         directive = {"attempt": 1, "incarnation": incarnation, "action": "run", "slices": slices}
@@ -123,6 +123,18 @@ def test_next_incarnation_starts_when_all_hosts_have_stopped_the_previous(cloud:
     directed = cloud.direct(1, 2)
     assert host.wait_for_number("START ", 2) - directed >= 0.5 + DIRECTIVE_SKEW_MAX_S
     cloud.wait_for_message("vm-ready", (1, 2))
+
+
+def test_incarnation_starts_at_once_when_all_hosts_have_reported_their_stop(cloud: Cloud, host: Vm) -> None:
+    host.configure(hosts=2, grace_s=60)
+    host.program("import sys, time; print('START', time.monotonic()); sys.exit(1)")
+    cloud.direct(1, 1)
+    host.boot()
+    cloud.wait_for_message("replica-exit", (1, 1))
+    cloud.direct(1, 2, "hold")
+    cloud.wait_for_message("vm-ready", (1, 2))
+    directed = cloud.direct(1, 2)
+    assert host.wait_for_number("START ", 2) - directed < 30
 
 
 def test_missing_slice_attributes_are_awaited(cloud: Cloud, host: Vm) -> None:

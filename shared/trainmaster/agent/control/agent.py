@@ -71,6 +71,9 @@ class Agent:
         self._state = AgentState.IDLE
         self._program: RunningProgram | None = None
         """The program of the incarnation that was started last, while it runs."""
+        self._prepared: IncarnationKey | None = None
+        """The incarnation that the VM was set up for, in WAITING."""
+        self._secrets: Mapping[str, str] = {}
 
     def run(self) -> None:
         """Run until the VM shuts down."""
@@ -100,7 +103,7 @@ class Agent:
             return
         if directive != current:
             self._console.log(f"Directive: {words}")
-            self._run_state.set_desired(directive, is_running=self._program is not None)
+            self._run_state.set_desired(directive, is_running=self._runs_on)
         self._start_delay.on_directive(directive)
         self._run_state.settle_previous_run(directive)
         self._reconcile()
@@ -108,23 +111,27 @@ class Agent:
     def _on_setup_done(self, result: SetupResult) -> None:
         if self._state is AgentState.FINISHED:
             return
+        directive = self._run_state.pending
+        has_failed = isinstance(result, SetupFailure)
+        self._move(AgentState.IDLE if has_failed or directive is None else AgentState.WAITING)
         if isinstance(result, SetupFailure):
-            self._move(AgentState.IDLE)
             self._on_setup_failed(result)
         else:
             if not self._run_state.is_set_up:
                 self._run_state.mark_set_up()
-            self._start_when_allowed(result)
+            if directive is not None:
+                self._prepared, self._secrets = directive.key, result
+                if directive.action == "hold":
+                    self._run_state.report_ready(directive.key)
         self._reconcile()
 
     def _on_setup_failed(self, failure: SetupFailure) -> None:
         self._console.log(f"Setup failed ({failure.cause}): {failure.error['message']}")
-        directive = self._run_state.next_start
+        directive = self._run_state.pending
         if directive is None:
-            return  # setup runs again when a directive asks for a run
-        self._run_state.mark_started(directive.key)
+            return  # setup runs again when a directive asks for a start
         program_exit = ProgramExit(failure.exit_status, error=failure.error, tail=failure.tail, cause=failure.cause)
-        self._run_state.report_exit(directive.key, program_exit)
+        self._exit_reporter.record_and_report(program_exit, directive.key)
 
     def _on_program_ended(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
         is_shutting_down = self._state is AgentState.SHUTTING_DOWN
@@ -137,11 +144,11 @@ class Agent:
         if self._run_state.is_closed:
             self._console.log(f"Module stopped as directed, with {program_exit.how}.")
         elif is_shutting_down or has_saved:
-            self._exit_reporter.report_vm_stopping(key, program_exit)
+            self._exit_reporter.report_vm_stopping(program_exit)
         elif self._stall_watch.has_stalled(key):
-            self._exit_reporter.report_stalled(key, program_exit)
+            self._exit_reporter.report_stalled(program_exit)
         else:
-            self._exit_reporter.report(key, program_exit, self._launcher.command)
+            self._exit_reporter.report(program_exit, self._launcher.command)
         self._reconcile()
 
     def _on_shutdown(self) -> None:
@@ -151,6 +158,14 @@ class Agent:
             self._setup.cancel()
             self._launcher.cancel()
         self._reconcile()
+
+    @property
+    def _runs_on(self) -> bool:
+        """Whether the program would run on without a directive: it has not ended, and nothing else is ending it."""
+        started = self._run_state.last_started
+        if self._program is None or started is None or self._state not in (AgentState.RUNNING, AgentState.SAVING):
+            return False
+        return self._program.is_alive and not self._stall_watch.has_stalled(started)
 
     # Steps.
 
@@ -165,31 +180,36 @@ class Agent:
         elif self._state is AgentState.FINISHED:
             self._exit_reporter.report_delayed()
             self._reporter.flush(FLUSH_S)
-        elif self._state is AgentState.IDLE and self._run_state.next_start is not None:
+        elif self._state in (AgentState.IDLE, AgentState.WAITING):
+            self._prepare_next()
+
+    def _prepare_next(self) -> None:
+        """Prepare the incarnation that the directive holds or runs, or start it if it is prepared and may run."""
+        directive = self._run_state.pending
+        if self._state is AgentState.WAITING and (directive is None or directive.key != self._prepared):
+            self._move(AgentState.IDLE)
+        if directive is None:
+            return
+        if self._state is AgentState.IDLE:
             self._move(AgentState.SETTING_UP)
             self._inbox.start_thread(functools.partial(self._set_up, is_installed=self._run_state.is_set_up))
-
-    def _start_when_allowed(self, secrets: Mapping[str, str]) -> None:
-        """Start the incarnation that is desired now, once its delay is over."""
-        directive, remaining_s = self._run_state.next_start, self._start_delay.remaining_s
-        if directive is None:
-            self._move(AgentState.IDLE)
-        elif remaining_s:
-            self._console.log(f"Waiting {remaining_s:.0f} s {self._start_delay.purpose}.")
-            self._move(AgentState.PAUSING)
-            self._inbox.post_later(remaining_s, functools.partial(self._on_setup_done, secrets))
-        else:
-            self._start(directive.key, secrets, directive.slices)
+        elif directive.action == "run":
+            remaining_s = self._start_delay.remaining_s(is_after_hold=self._run_state.is_ready(directive.key))
+            if remaining_s:
+                self._console.log(f"Waiting {remaining_s:.0f} s {self._start_delay.purpose}.")
+                self._inbox.post_later(remaining_s, self._reconcile)
+            else:
+                self._start(directive.key, self._secrets, directive.slices)
 
     def _start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> None:
         self._run_state.mark_started(key)
-        self._reporter.report_ready(key)
+        self._run_state.report_started(key)
         try:
             program = self._launcher.start(key, secrets, slices)
         except (OSError, ValueError) as error:  # arguments that are too long or contain a null character
             self._move(AgentState.IDLE)
             details = {"type": type(error).__name__, "message": str(error), "frame": ""}
-            self._run_state.report_exit(key, ProgramExit(126, error=details, tail=str(error)))
+            self._exit_reporter.record_and_report(ProgramExit(126, error=details, tail=str(error)))
             return
         self._program = program
         self._move(AgentState.RUNNING)
@@ -221,10 +241,12 @@ class Agent:
         agent's own signal; otherwise the exit would count as the program's.
         """
         program_exit = self._launcher.wait(key, program)
-        if program_exit.signal == signal.SIGTERM or program_exit.exit_status in (0, 128 + signal.SIGTERM):
+        may_be_shutdown = program_exit.signal == signal.SIGTERM or program_exit.exit_status in (0, 128 + signal.SIGTERM)
+        if may_be_shutdown and not program.is_ending:
             time.sleep(SIGNAL_SKEW_MAX_S)
         self._inbox.post(self._on_program_ended, key, program_exit)
 
     def _set_up(self, *, is_installed: bool) -> None:
         """Prepare one start, in its own thread."""
+        self._launcher.await_end()
         self._inbox.post(self._on_setup_done, self._setup.prepare(is_installed=is_installed))

@@ -2,8 +2,8 @@
 
 ::
 
-    IDLE ──► SETTING_UP ──► PAUSING ──► RUNNING ──► SAVING ──► ENDING
-                 └───────────────────────▲  └────────────────────▲
+    IDLE ──► SETTING_UP ──► WAITING ──► RUNNING ──► SAVING ──► ENDING
+                                           └─────────────────────▲
     the start failed or is no longer ordered, or the program ended: ──► IDLE
     the VM shuts down: with a program ──► SHUTTING_DOWN ──► FINISHED, otherwise ──► FINISHED
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class AgentState(Enum):
     IDLE = "no program runs, and none is being prepared"
     SETTING_UP = "a thread prepares the next start"
-    PAUSING = "the VM is set up, but other hosts of the slice still stop, or the directive orders a pause"
+    WAITING = "the VM is set up, but the directive holds the start or orders a pause, or other hosts still stop"
     RUNNING = "the program runs"
     SAVING = "the program runs, and was asked to save because the end of the VM was announced"
     ENDING = "a directive ends the program: its exit is not reported"
@@ -31,16 +31,14 @@ class AgentState(Enum):
 S = AgentState
 
 EDGES: Final = {
-    (S.IDLE, S.SETTING_UP): "the directive orders an incarnation that was not started yet",
+    (S.IDLE, S.SETTING_UP): "the directive holds or runs an incarnation that was not started yet",
     (S.IDLE, S.FINISHED): "the VM shuts down",
-    (S.SETTING_UP, S.IDLE): "the setup or the start failed, or a directive of meanwhile orders no start",
-    (S.SETTING_UP, S.PAUSING): "set up, but the start must wait",
-    (S.SETTING_UP, S.RUNNING): "set up, and the program was started",
+    (S.SETTING_UP, S.IDLE): "the setup failed, or a directive of meanwhile orders no start",
+    (S.SETTING_UP, S.WAITING): "set up for the incarnation that is desired now",
     (S.SETTING_UP, S.FINISHED): "the VM shuts down: the setup is cancelled",
-    (S.PAUSING, S.IDLE): "the start failed, or a directive of meanwhile orders no start",
-    (S.PAUSING, S.PAUSING): "a directive of meanwhile orders another incarnation, which must wait longer",
-    (S.PAUSING, S.RUNNING): "the pause is over, and the program was started",
-    (S.PAUSING, S.FINISHED): "the VM shuts down",
+    (S.WAITING, S.IDLE): "the start failed, or a directive of meanwhile orders another incarnation, or none",
+    (S.WAITING, S.RUNNING): "the start is allowed, and the program was started",
+    (S.WAITING, S.FINISHED): "the VM shuts down",
     (S.RUNNING, S.IDLE): "the program ended by itself, or because it had stalled",
     (S.RUNNING, S.SAVING): "the end of the VM was announced",
     (S.RUNNING, S.ENDING): "a directive orders another incarnation, or none",

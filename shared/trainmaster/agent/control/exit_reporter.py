@@ -30,9 +30,9 @@ class ExitReporter:
         self._inbox = inbox
         self._run_state = run_state
         self._console = console
-        self._delayed: tuple[IncarnationKey, ProgramExit] | None = None
+        self._is_delayed = False
 
-    def report(self, key: IncarnationKey, program_exit: ProgramExit, command: Sequence[str]) -> None:
+    def report(self, program_exit: ProgramExit, command: Sequence[str]) -> None:
         """Report a program that ended by itself. `command`: its command line, if it has one to show."""
         if program_exit.exit_status == 0:
             self._console.log("Module completed; cleaning up.")
@@ -43,23 +43,28 @@ class ExitReporter:
                 self._console.log_error(program_exit.describe_failure(command))
             memory = ", out of memory" if program_exit.out_of_memory else ""
             self._console.log(f"Module ended with {program_exit.how}{memory}.")
-        self._run_state.report_exit(key, program_exit)
+        self.record_and_report(program_exit)
 
-    def report_stalled(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
+    def report_stalled(self, program_exit: ProgramExit) -> None:
         """Report a program that was ended because it printed nothing for too long."""
         self._console.log(f"Module ended with {program_exit.how}, because it had stalled.")
-        self._run_state.report_exit(key, replace(program_exit, cause="stalled"))
+        self.record_and_report(replace(program_exit, cause="stalled"))
 
-    def report_vm_stopping(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
+    def report_vm_stopping(self, program_exit: ProgramExit) -> None:
         """Report a program that ended because its VM stops: in DELAY_S, or at the next `report_delayed`."""
         self._console.log(f"Module ended with {program_exit.how}, because its VM is about to stop.")
-        self._delayed = (key, replace(program_exit, cause="vm_stopping"))
+        self._run_state.record_exit(replace(program_exit, cause="vm_stopping"))
+        self._is_delayed = True
         self._inbox.post_later(DELAY_S, self.report_delayed)
 
     def report_delayed(self) -> None:
-        """Report the delayed exit now, unless another incarnation has started since."""
-        if self._delayed is not None:
-            key, program_exit = self._delayed
-            self._delayed = None
-            if self._run_state.last_started == key:
-                self._run_state.report_exit(key, program_exit)
+        """Report the delayed exit now, unless a newer directive has superseded it since."""
+        if self._is_delayed:
+            self._is_delayed = False
+            self._run_state.report_exit()
+
+    def record_and_report(self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None) -> None:
+        """Store the exit and report it. `unstarted`: the incarnation, if it could not be set up."""
+        self._is_delayed = False
+        self._run_state.record_exit(program_exit, unstarted)
+        self._run_state.report_exit()

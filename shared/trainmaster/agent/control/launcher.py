@@ -6,6 +6,7 @@ import os
 import shlex
 import site
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLD
 from trainmaster.agent.program.container_program import ContainerProgram, bind_option
 from trainmaster.agent.program.devices import gpu_count
 from trainmaster.agent.program.environment import arguments_of, command_of, environment_of, platform_variables
-from trainmaster.agent.program.process_table import kill_marked
+from trainmaster.agent.program.process_table import kill_marked, marked
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.variable_references import resolve_references
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from trainmaster.agent.workspace import Workspace
 
     RunningProgram = Union[Program, ContainerProgram]
+
+
+STUCK_S = 60.0  # after SIGKILL; a process that the kernel can end at all is gone in a fraction of a second
 
 
 class Launcher:
@@ -57,6 +61,16 @@ class Launcher:
         self._on_program_end = on_program_end
         self.command: Sequence[str] = ()
         """The command line of the module that was started last, for messages; empty for a container."""
+        self._program: RunningProgram | None = None
+        self._killed_at: float | None = None
+        """When SIGKILL was sent to processes that programs had left behind, while such processes run."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something survives SIGKILL for `STUCK_S`, as with a hung device. May be read from any thread."""
+        program = self._program
+        since = self._killed_at if program is None else program.killed_at
+        return since is not None and time.monotonic() - since > STUCK_S
 
     def clean_up(self) -> None:
         """End everything that an earlier agent on this VM started."""
@@ -68,21 +82,30 @@ class Launcher:
         if count:
             self._workspace.log(f"Removed {count} containers that an earlier run of the agent left behind.")
 
+    def await_end(self) -> None:
+        """Return when nothing runs any more that an agent on this VM started. It takes long, so call it on a thread."""
+        while marked(self._workspace.work):
+            self._killed_at = self._killed_at or time.monotonic()
+            kill_marked(self._workspace.work)
+        self._killed_at = None
+
     def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> RunningProgram:
         """Start the program. `slices`: as in the directive. Raises OSError or ValueError if it cannot be started."""
         config = resolve_references(self._identity.config, platform_variables(self._identity, slices, gpu_count()))
         env = environment_of(replace(self._identity, config=config), secrets, slices, gpu_count())
         metric_folder = self._metric.create_folder(key)
         if config.container is not None:
-            return self._start_container(key, config, config.container, env, metric_folder)
-        return self._start_module(
-            config, {**env, FILE_VARIABLE: str(metric_folder / FILE_NAME)} if metric_folder else env
-        )
+            self._program = self._start_container(key, config, config.container, env, metric_folder)
+        else:
+            variables = {**env, FILE_VARIABLE: str(metric_folder / FILE_NAME)} if metric_folder else env
+            self._program = self._start_module(config, variables)
+        return self._program
 
     def wait(self, key: IncarnationKey, program: RunningProgram) -> ProgramExit:
         """Wait for the end of this incarnation and of its uploads, and read the metric that it reported."""
         self._gcs.on_death(lambda: program.end(self._identity.config.grace_s))
         program_exit = program.wait()
+        self._program = None
         if self._on_program_end is not None:
             self._on_program_end()
         program_exit = self._gcs.settle(program_exit)

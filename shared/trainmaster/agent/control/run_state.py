@@ -16,7 +16,6 @@ from trainmaster.agent.model.vm_config import supersedes
 from trainmaster.agent.reporting.events import utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
@@ -33,6 +32,8 @@ class RunState:
         self._console = console
         self._state = StoredState.load(file, instance_id)
         self._previous_run_settled = False
+        self._held: IncarnationKey | None = None
+        """The last incarnation whose vm-ready this agent reported under `hold`."""
         self._unreported_causes: list[str] = []
         """Maintenance that was announced before the first directive: its incarnation is not known yet."""
 
@@ -48,7 +49,7 @@ class RunState:
 
     @property
     def is_closed(self) -> bool:
-        """Whether a directive ended the incarnation that was started last, so that its exit is not reported."""
+        """Whether a directive ended the incarnation that was started last, so that its exit is no evidence."""
         return self._state.closed
 
     @property
@@ -61,18 +62,22 @@ class RunState:
         self._save()
 
     @property
-    def next_start(self) -> ReceivedDirective | None:
-        """The directive, if it orders an incarnation that was not started yet: each one is started at most once."""
+    def pending(self) -> ReceivedDirective | None:
+        """The directive, if it holds or runs an incarnation that was not started yet: each one is started once."""
         desired = self._state.desired
-        is_start = desired is not None and desired.action == "run" and supersedes(desired.key, self._state.started)
-        return desired if is_start else None
+        is_pending = desired is not None and desired.action != "stop" and supersedes(desired.key, self._state.started)
+        return desired if is_pending else None
+
+    def is_ready(self, key: IncarnationKey) -> bool:
+        """Return whether a vm-ready of this incarnation was published under `hold`, or is being published."""
+        return key in (self._state.ready, self._held)
 
     def set_desired(self, directive: ReceivedDirective, *, is_running: bool) -> None:
-        """Store a directive that differs from the last one. `is_running`: the program is running."""
+        """Store a directive that differs from the last one. `is_running`: a program runs that it may have to end."""
         self._state.desired = directive
         self._reporter.drop_before(directive.key)
-        if supersedes(directive.key, self._state.started) or (is_running and directive.action != "run"):
-            self._close()
+        if is_running and (supersedes(directive.key, self._state.started) or directive.action != "run"):
+            self._state.closed = True
         self._save()
         while self._unreported_causes:
             self.report_maintenance(self._unreported_causes.pop(0))
@@ -84,32 +89,44 @@ class RunState:
         self._state.exit = None
         self._save()
 
-    def settle_previous_run(self, directive: ReceivedDirective) -> None:
-        """Report how the incarnation ended that ran before the agent crashed or the VM rebooted.
+    def report_started(self, key: IncarnationKey) -> None:
+        """Report that the program is about to start, unless a vm-ready under `hold` says so."""
+        if self.is_ready(key):
+            self._reporter.stop_repeating()
+        else:
+            self._reporter.report_ready(key)
 
-        Call it with every directive: only the first call has an effect. The directive shows whether that exit still
-        matters.
+    def settle_previous_run(self, directive: ReceivedDirective) -> None:
+        """Record how the incarnation ended that ran before the agent crashed or the VM rebooted, and report it.
+
+        Call it with every directive: only the first call has an effect.
         """
         if self._previous_run_settled:
             return
         self._previous_run_settled = True
         key = self._state.started
-        if key is None or self._state.closed or supersedes(directive.key, key):
+        if key is None or self._state.closed:
             return
-        if self._state.exit is not None:
-            self._send_exit(key, self._state.exit)
-        elif directive.action == "run":
+        if self._state.exit is None:
+            if directive.key == key and directive.action != "run":
+                self._state.closed = True
+                self._save()
+                return
             self._console.log("The VM or its agent restarted while the program was running.")
-            self.report_exit(key, ProgramExit(cause="vm_restarted"))
-        else:
-            self._close()
-            self._save()
+            self.record_exit(ProgramExit(cause="vm_restarted"))
+        self.report_exit()
 
-    def report_exit(self, key: IncarnationKey, program_exit: ProgramExit) -> None:
-        """Store the exit and report it until a newer directive supersedes it, also after a reboot.
+    def report_ready(self, key: IncarnationKey) -> None:
+        """Report under `hold` that nothing older runs, and how the previous incarnation ended by itself."""
+        self._held = key
+        started, end = self._state.started, self._state.exit
+        ended = {**started._asdict(), **end} if started is not None and end is not None else None
+        self._reporter.report_ready(key, functools.partial(self._on_ready_accepted, key), ended=ended, is_held=True)
 
-        Pub/Sub may lose a message that it has accepted, so its acceptance does not end the report.
-        """
+    def record_exit(self, program_exit: ProgramExit, unstarted: IncarnationKey | None = None) -> None:
+        """Store how the incarnation ended that was started last, or that could not be started: it is used up."""
+        if unstarted is not None:
+            self._state.started, self._state.closed = unstarted, False
         body = {"at": utc_now(), **asdict(program_exit)}
         metric = body.pop("measurement")
         if metric:
@@ -117,7 +134,16 @@ class RunState:
             body["metric"] = {**metric, "earlier": earlier} if earlier else metric
         self._state.exit = body
         self._save()
-        self._send_exit(key, self._state.exit)
+
+    def report_exit(self) -> None:
+        """Report the stored exit until a newer directive supersedes it, also after a reboot.
+
+        Pub/Sub may lose a message that it has accepted, so its acceptance does not end the report. What a directive
+        supersedes before it is accepted is reported with the next vm-ready.
+        """
+        key, desired, body = self._state.started, self._state.desired, self._state.exit
+        if key is not None and body is not None and desired is not None and not supersedes(desired.key, key):
+            self._reporter.report_exit(key, body, self._on_exit_accepted)
 
     @property
     def reported_causes(self) -> list[str]:
@@ -132,20 +158,17 @@ class RunState:
             accepted = functools.partial(self._on_maintenance_accepted, cause)
             self._reporter.report_maintenance(self._state.desired.key, cause, accepted)
 
-    def _send_exit(self, key: IncarnationKey, body: Mapping[str, object]) -> None:
-        self._reporter.report_exit(key, body, self._on_exit_accepted)
-
     def _on_exit_accepted(self) -> None:
         self._console.log("The exit is reported.")
+
+    def _on_ready_accepted(self, key: IncarnationKey) -> None:
+        self._state.ready = key
+        self._save()
 
     def _on_maintenance_accepted(self, cause: str) -> None:
         self._state.announced.append(cause)
         self._save()
         self._console.log(f"The {cause} is reported.")
-
-    def _close(self) -> None:
-        self._state.closed = True
-        self._state.exit = None
 
     def _save(self) -> None:
         try:

@@ -1,8 +1,9 @@
 """Why a start must wait: for the other hosts of a slice, or for a program that keeps failing soon after its start.
 
-All hosts of a slice receive the next directive at about the same time, and each stops its running program. A host whose
-program failed has nothing to stop. If it started at once, it would meet programs of the previous incarnation on the
-other hosts, because all incarnations use the same addresses and ports. It therefore waits::
+A slice that is judged alone gets its next directive without a `hold` before. All its hosts receive it at about the same
+time, and each stops its running program. A host whose program failed has nothing to stop. If it started at once, it
+would meet programs of the previous incarnation on the other hosts, because all incarnations use the same addresses and
+ports. It therefore waits::
 
     host 0   ──incarnation 1──✗         ·······························──incarnation 2──►
     host 1   ──incarnation 1──────────── SIGTERM ≤ grace_s SIGKILL ····──incarnation 2──►
@@ -27,23 +28,28 @@ DIRECTIVE_SKEW_MAX_S = 5.0
 
 
 class StartDelay:
-    """Counts from the first directive for an incarnation: whatever its action, it ends older programs."""
+    """Counts from the first directive for an incarnation, which ends older programs, and that orders the pause."""
 
     def __init__(self, config: VmConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._peers_s = config.grace_s + DIRECTIVE_SKEW_MAX_S if config.hosts > 1 else 0.0
         self._clock = clock
         self._key: IncarnationKey | None = None
-        self._peers_stopped_at = self._pause_over_at = 0.0
+        self._pause_s = self._peers_stopped_at = self._pause_over_at = 0.0
 
     def on_directive(self, directive: ReceivedDirective) -> None:
         if directive.key != self._key:
-            self._key = directive.key
             self._peers_stopped_at = self._clock() + (self._peers_s if directive.key != FIRST else 0.0)
+        if (directive.key, directive.pause_s) != (self._key, self._pause_s):
             self._pause_over_at = self._clock() + directive.pause_s
+        self._key, self._pause_s = directive.key, directive.pause_s
 
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until the start is allowed; 0 if it is."""
+    def remaining_s(self, *, is_after_hold: bool) -> float:
+        """Seconds until the start is allowed; 0 if it is.
+
+        `is_after_hold`: all hosts have reported that they stopped the previous incarnation.
+        """
+        if is_after_hold:
+            self._peers_stopped_at = 0.0
         return max(0.0, max(self._peers_stopped_at, self._pause_over_at) - self._clock())
 
     @property

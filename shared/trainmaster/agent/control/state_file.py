@@ -25,9 +25,11 @@ class StoredState:
     started: IncarnationKey | None = None
     """The last incarnation that was started, or that a failed setup used up."""
     closed: bool = True
-    """A later directive was received, so the end of that incarnation no longer matters: nothing is left to report."""
+    """A directive ended that incarnation while it ran, so that its end is no evidence of anything."""
     exit: dict[str, Any] | None = None
-    """How that incarnation ended, if it is known and still matters."""
+    """How that incarnation ended, unless it runs or a directive ended it."""
+    ready: IncarnationKey | None = None
+    """The last incarnation for which Pub/Sub accepted a vm-ready under `hold`."""
     desired: ReceivedDirective | None = None
     """The latest directive."""
     announced: list[str] = field(default_factory=list)
@@ -47,6 +49,7 @@ class StoredState:
                 started=IncarnationKey(*stored["started"]) if stored["started"] else None,
                 closed=stored["closed"],
                 exit=stored["exit"],
+                ready=IncarnationKey(*stored["ready"]) if stored.get("ready") else None,
                 desired=ReceivedDirective(
                     IncarnationKey(*desired["key"]),
                     desired["action"],

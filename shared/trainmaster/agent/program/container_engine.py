@@ -6,7 +6,6 @@ name, so that the next agent finds what an earlier one left behind.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -120,10 +119,17 @@ class ContainerEngine:
             out_of_memory=bool(state.get("OOMKilled")),
         )
 
-    def remove(self, *names: str) -> None:
-        """Remove containers in whatever state they are. Does nothing if they are gone."""
-        with contextlib.suppress(EngineError):
-            self._run("rm", "--force", "--volumes", *names)
+    def is_running(self, name: str) -> bool:
+        """Return whether the container is known to run."""
+        state = self.inspect(name)
+        return state is not None and state.is_running
+
+    def remove(self, *names: str) -> bool:
+        """Remove containers in whatever state they are. Does nothing if they are gone. False: the engine failed."""
+        try:
+            return self._run("rm", "--force", "--volumes", *names).returncode == 0
+        except EngineError:
+            return False
 
     def remove_all(self) -> int:
         """Remove all containers of this VM; return how many there were, or 0 if the engine does not answer."""

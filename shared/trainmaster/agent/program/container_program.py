@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,18 @@ class ContainerProgram:
     def silent_s(self) -> float:
         return self._cli.silent_s
 
+    @property
+    def is_alive(self) -> bool:
+        return self._cli.is_alive
+
+    @property
+    def is_ending(self) -> bool:
+        return self._cli.is_ending
+
+    @property
+    def killed_at(self) -> float | None:
+        return self._cli.killed_at
+
     def notify(self, number: signal.Signals) -> None:
         self._cli.notify(number)
 
@@ -93,7 +106,9 @@ class ContainerProgram:
         """Wait for the end of the container, and remove it."""
         cli_exit = self._cli.wait()
         state = self._engine.inspect(self._name)
-        self._engine.remove(self._name)
+        while not self._engine.remove(self._name) and self._engine.is_running(self._name):
+            self._cli.killed_at = self._cli.killed_at or time.monotonic()
+            time.sleep(1.0)
         self._env_file.unlink()
         if state is None or not state.was_started:
             return _start_failed(cli_exit, last_lines(cli_exit))

@@ -57,10 +57,9 @@ def kill_marked(work: Path) -> int:
     The processes are recognized by their environment, not by stored process ids: an agent may crash between the start
     of a process and the storing of its id.
     """
-    mark = f"{MARK}={work}".encode()
     killed = set()
     for _ in range(40):
-        alive = [pid for pid in process_ids() if _is_marked(pid, mark)]
+        alive = marked(work)
         if not alive:
             break
         for pid in alive:
@@ -70,6 +69,12 @@ def kill_marked(work: Path) -> int:
         # The kernel needs a moment. A process that it cannot kill (a hung device) is given up after a second.
         time.sleep(0.025)
     return len(killed)
+
+
+def marked(work: Path) -> list[int]:
+    """Return the running processes that an agent on this VM started."""
+    mark = f"{MARK}={work}".encode()
+    return [pid for pid in process_ids() if _is_marked(pid, mark)]
 
 
 def process_ids() -> list[int]:

@@ -50,6 +50,8 @@ class Program:
         self._lock = threading.Lock()
         self._reaped = False
         self._killer: threading.Timer | None = None
+        self.killed_at: float | None = None
+        """When SIGKILL was sent because SIGTERM had not ended the program, by the monotonic clock."""
         self._process = subprocess.Popen(
             list(argv),
             env={**env, "PYTHONUNBUFFERED": "1", MARK: str(workspace.work)},
@@ -72,6 +74,17 @@ class Program:
         """Seconds since the program last printed anything; since its start, if it has printed nothing."""
         return time.monotonic() - self._last_output
 
+    @property
+    def is_alive(self) -> bool:
+        with self._lock:
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return not self._reaped and os.waitid(os.P_PID, self._process.pid, options) is None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether `end` was called while the program ran."""
+        return self._killer is not None
+
     def notify(self, number: signal.Signals) -> None:
         """Send a signal to the program alone: its child processes may have no handler for it."""
         with self._lock:
@@ -91,6 +104,7 @@ class Program:
     def kill(self) -> None:
         with self._lock:
             if not self._reaped:
+                self.killed_at = time.monotonic()
                 self._signal_group(signal.SIGKILL)
 
     def wait(self) -> ProgramExit:

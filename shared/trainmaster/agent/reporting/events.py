@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from trainmaster.agent.reporting.serial_console import Console
 
 VERSION = 1
-REPEAT_S = 600.0  # first repeat of an event that no directive has answered
+EXIT_REPEATS_S = (600.0, 600.0)  # first and longest time between repeats: a replica waits idle for the answer
+RUNNING_REPEATS_S = (600.0, 21_600.0)  # a program that runs is well without an answer
+HELD_REPEATS_S = (20.0, 600.0)  # all members of a gang wait for the last vm-ready
 
 
 class EventReporter:
@@ -28,7 +30,7 @@ class EventReporter:
         self._identity = identity
         self._index = identity.index
         self._inbox = inbox
-        self._incarnation_events = Outbox(publisher, console, REPEAT_S)  # vm-ready and replica-exit
+        self._incarnation_events = Outbox(publisher, console)  # vm-ready and replica-exit
         self._maintenance_events = Outbox(publisher, console)  # must not wait for the others
         self._started_at = utc_now()
 
@@ -36,13 +38,22 @@ class EventReporter:
         self._inbox.start_thread(self._incarnation_events.run)
         self._inbox.start_thread(self._maintenance_events.run)
 
-    def report_ready(self, key: IncarnationKey) -> None:
-        details = {"agent_started_at": self._started_at}
-        self._incarnation_events.put(self._event("vm_ready", key, details, _ignore_acceptance))
+    def report_ready(
+        self,
+        key: IncarnationKey,
+        accepted: Callable[[], None] = lambda: None,
+        *,
+        ended: Mapping[str, object] | None = None,
+        is_held: bool = False,
+    ) -> None:
+        """Report a vm-ready. `ended`: how the previous program ended; `is_held`: the program does not start yet."""
+        details = {"agent_started_at": self._started_at, **({"ended": ended} if ended else {})}
+        repeats_s = HELD_REPEATS_S if is_held else RUNNING_REPEATS_S
+        self._incarnation_events.put(self._event("vm_ready", key, details, accepted, repeats_s))
 
     def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
         """Report a replica-exit; `details` holds the fields besides the replica's identity."""
-        self._incarnation_events.put(self._event("replica_exit", key, details, accepted))
+        self._incarnation_events.put(self._event("replica_exit", key, details, accepted, EXIT_REPEATS_S))
 
     def report_maintenance(self, key: IncarnationKey, cause: str, accepted: Callable[[], None]) -> None:
         self._maintenance_events.put(self._event("maintenance", key, {"cause": cause}, accepted))
@@ -51,12 +62,21 @@ class EventReporter:
         """Drop events of earlier incarnations. Maintenance of the VM still matters, so it is kept."""
         self._incarnation_events.drop_before(key)
 
+    def stop_repeating(self) -> None:
+        """Do not repeat the latest vm-ready: a directive has answered it."""
+        self._incarnation_events.stop_repeating()
+
     def flush(self, timeout: float) -> None:
         """Wait until the incarnation events are accepted, at most `timeout` seconds."""
         self._incarnation_events.flush(timeout)
 
     def _event(
-        self, topic: str, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]
+        self,
+        topic: str,
+        key: IncarnationKey,
+        details: Mapping[str, object],
+        accepted: Callable[[], None],
+        repeats_s: tuple[float, float] = (0.0, 0.0),
     ) -> Event:
         config = self._identity.config
         body: dict[str, object] = {
@@ -80,6 +100,8 @@ class EventReporter:
             audience="/".join(["trainmaster", *map(str, path)]),
             accepted=functools.partial(self._inbox.post, accepted),
             is_final=topic == "replica_exit",
+            repeat_s=repeats_s[0],
+            repeat_max_s=repeats_s[1],
         )
 
 
@@ -87,7 +109,3 @@ def utc_now() -> str:
     """Return the time in RFC 3339 with milliseconds."""
     now = time.time()
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
-
-
-def _ignore_acceptance() -> None:
-    pass

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
-REPEATS_RARE = 36  # the rarest repeats, as a multiple of the first interval: every six hours
 _JITTER = random.Random()  # noqa: S311 - jitter need not be secret
 LOG_FLUSH_S = 3.0  # for the log before an exit is published; a shutdown leaves time for both
 
@@ -46,6 +45,10 @@ class Event:
     """Called once Pub/Sub has the event."""
     is_final: bool = False
     """The last event of its incarnation. The log is flushed first, because the control plane may delete the VM."""
+    repeat_s: float = 0.0
+    """Time until the event is repeated, unless a directive has answered it; 0: it is not repeated."""
+    repeat_max_s: float = 0.0
+    """The longest time between two repeats. Each is twice as long as the one before."""
 
 
 class Publisher:
@@ -81,14 +84,13 @@ class Outbox:
     """Events that must arrive in order: the first one is repeated until it is accepted or dropped.
 
     Pub/Sub may accept an event that the control plane then loses, for example when a bad release makes it a dead
-    letter. With `repeat_s`, the latest accepted event is therefore published again until a directive answers it. A
-    repeated event costs the control plane one read.
+    letter. The latest accepted event is therefore published again until a directive answers it, if it has a `repeat_s`.
+    A repeated event costs the control plane one read.
     """
 
-    def __init__(self, publisher: Publisher, console: Console, repeat_s: float | None = None) -> None:
+    def __init__(self, publisher: Publisher, console: Console) -> None:
         self._publisher = publisher
         self._console = console
-        self._repeat_s = repeat_s
         self._changed = threading.Condition()
         self._events: deque[Event] = deque()
         self._latest: Event | None = None
@@ -107,6 +109,12 @@ class Outbox:
             self._events = deque(event for event in self._events if event.key >= key)
             if self._latest is not None and self._latest.key < key:
                 self._latest = None
+            self._changed.notify_all()
+
+    def stop_repeating(self) -> None:
+        """Do not repeat what was accepted: a directive has answered it."""
+        with self._changed:
+            self._latest = None
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
@@ -142,7 +150,7 @@ class Outbox:
                 if head in self._events:
                     self._events.remove(head)
                     self._latest = head
-                    self._repeats = repeat_intervals(self._repeat_s, head) if self._repeat_s else iter(())
+                    self._repeats = repeat_intervals(head.repeat_s, head.repeat_max_s) if head.repeat_s else iter(())
                 self._changed.notify_all()
 
     def _next_event(self) -> Event | None:
@@ -168,14 +176,9 @@ class Outbox:
             self._console.log(f"Repeating an event to {latest.topic} failed ({error}).")
 
 
-def repeat_intervals(first_s: float, event: Event) -> Iterator[float]:
-    """Yield the times between repeats without end, with jitter, so that VMs do not repeat in step.
-
-    A replica waits idle for the answer to its exit. A program that runs is well without an answer: the repeats of its
-    vm-ready become rarer.
-    """
+def repeat_intervals(first_s: float, max_s: float) -> Iterator[float]:
+    """Yield the times between repeats without end, with jitter, so that VMs do not repeat in step."""
     wait = first_s
     while True:
         yield wait * _JITTER.uniform(0.8, 1.2)
-        if not event.is_final:
-            wait = min(2 * wait, REPEATS_RARE * first_s)
+        wait = min(2 * wait, max_s)

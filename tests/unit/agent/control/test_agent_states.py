@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from tests.support.scripted_agent import (
+    ACCEPTED,
+    DIES,
     EVENTS,
     HOLD,
+    HOLD_NEXT,
     MAINTENANCE,
+    PREEMPTED,
     PROGRAM_ENDS,
     RUN,
+    RUN_AFTER_PAUSE,
     RUN_HELD,
     SET_UP,
+    SETUP_FAILS,
     SHUTDOWN,
+    TIMER,
     ScriptedVm,
 )
 from trainmaster.agent.control.agent_states import EDGES, AgentState
@@ -42,8 +50,9 @@ def test_program_that_a_directive_ends_is_not_reported_even_if_it_is_ordered_aga
 
 def test_program_that_a_directive_ends_during_a_shutdown_is_not_reported() -> None:
     expected = ["ready 1", "start 1", "end", "end", "flushed", "agent exits"]
-    for history in ((SHUTDOWN, HOLD), (HOLD, SHUTDOWN)):
-        assert ScriptedVm().run(RUN, SET_UP, *history, PROGRAM_ENDS).facts == expected
+    assert ScriptedVm().run(RUN, SET_UP, HOLD, SHUTDOWN, PROGRAM_ENDS).facts == expected
+    after_shutdown = ScriptedVm().run(RUN, SET_UP, SHUTDOWN, HOLD, PROGRAM_ENDS)
+    assert after_shutdown.facts[-3:] == ["vm_stopping 1", "flushed", "agent exits"], "the shutdown ended it"
 
 
 def test_maintenance_before_the_first_directive_is_reported_with_it() -> None:
@@ -52,3 +61,44 @@ def test_maintenance_before_the_first_directive_is_reported_with_it() -> None:
 
 def test_setup_that_ends_after_the_shutdown_starts_nothing() -> None:
     assert ScriptedVm().run(RUN, SHUTDOWN, SET_UP).facts == ["flushed", "agent exits"]
+
+
+def test_held_vm_sets_up_and_reports_once_that_it_could_start() -> None:
+    vm = ScriptedVm().run(HOLD_NEXT, SET_UP, ACCEPTED, HOLD, RUN_HELD)
+    assert vm.facts == ["held 1", "quiet", "start 1"], "a vm-ready under hold is not published again"
+
+
+def test_start_is_reported_if_the_agent_died_before_pubsub_accepted_the_vm_ready(tmp_path: Path) -> None:
+    for history, words in (((), ["ready 1"]), ((ACCEPTED,), ["quiet"])):
+        vm = ScriptedVm(tmp_path / f"{words[0]}.json").run(HOLD_NEXT, SET_UP, *history).crash()
+        assert vm.run(RUN_HELD, SET_UP).facts == ["held 1", *words, "start 1"]
+
+
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        ((PROGRAM_ENDS, HOLD_NEXT), ", process 1"),
+        ((DIES, HOLD_NEXT, PROGRAM_ENDS), ", process 1"),
+        ((HOLD_NEXT, DIES, PROGRAM_ENDS), ""),
+        ((PREEMPTED, PROGRAM_ENDS, HOLD_NEXT, TIMER), ", vm_stopping 1"),
+        ((PREEMPTED, HOLD_NEXT, PROGRAM_ENDS), ""),
+    ],
+)
+def test_end_is_evidence_exactly_if_no_directive_caused_it(history: tuple[str, ...], words: str) -> None:
+    vm = ScriptedVm().run(RUN, SET_UP, *history, SET_UP)
+    assert vm.facts[-1] == f"held 2{words}"
+    assert "vm_stopping 1" not in vm.facts, "the directive supersedes the delayed report"
+
+
+def test_later_hold_still_carries_the_end_of_the_last_program() -> None:
+    vm = ScriptedVm().run(RUN, SET_UP, PROGRAM_ENDS, HOLD_NEXT, SET_UP, HOLD_NEXT, SET_UP)
+    assert vm.facts[-2:] == ["held 2, process 1", "held 3, process 1"]
+
+
+def test_failed_setup_under_hold_is_the_exit_of_the_held_incarnation() -> None:
+    assert ScriptedVm().run(HOLD_NEXT, SETUP_FAILS, RUN_HELD).facts == ["setup 1"]
+
+
+def test_hold_during_a_pause_is_answered_at_once() -> None:
+    vm = ScriptedVm().run(RUN_AFTER_PAUSE, SET_UP, HOLD_NEXT, SET_UP)
+    assert vm.facts == ["held 2"]

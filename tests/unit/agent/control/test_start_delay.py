@@ -15,10 +15,10 @@ class Delay:
         self.now = 100.0
         self._delay = StartDelay(config, lambda: self.now)
 
-    def after(self, attempt: int, incarnation: int, pause_s: float = 0.0) -> float:
+    def after(self, attempt: int, incarnation: int, pause_s: float = 0.0, *, is_after_hold: bool = False) -> float:
         """Return the delay that remains after this directive."""
         self._delay.on_directive(ReceivedDirective(IncarnationKey(attempt, incarnation), "run", (), pause_s))
-        return self._delay.remaining_s
+        return self._delay.remaining_s(is_after_hold=is_after_hold)
 
     @property
     def purpose(self) -> str:
@@ -42,6 +42,21 @@ def test_delay_of_a_vm_is_the_pause_that_its_directive_orders() -> None:
     assert delay.after(1, 3, pause_s=8) == 8
     delay.now = 107.0
     assert delay.after(1, 3, pause_s=8) == 1
+
+
+def test_slice_does_not_wait_for_hosts_that_have_reported_their_stop() -> None:
+    delay = Delay(SLICE)
+    assert delay.after(1, 2, is_after_hold=True) == 0
+    assert delay.after(1, 3, pause_s=8, is_after_hold=True) == 8
+
+
+def test_pause_that_is_ordered_after_a_hold_counts_from_its_directive() -> None:
+    delay = Delay(VM)
+    assert delay.after(1, 2) == 0
+    delay.now = 120.0
+    assert delay.after(1, 2, pause_s=8) == 8
+    delay.now = 127.0
+    assert delay.after(1, 2, pause_s=8) == 1, "the directive is repeated"
 
 
 def test_longer_delay_counts_and_gives_the_purpose() -> None:
