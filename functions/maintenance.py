@@ -19,6 +19,6 @@ def maintenance(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    event = decode_maintenance(message.data)
+    event = decode_maintenance(message.data, message.published_at)
     authenticated = authenticate_loss(event, message, auth_deps())
     flow.handle(event, deps(), authenticated.loaded)

@@ -20,5 +20,5 @@ def replica_exit(request: Request) -> push.Response:
 
 def _handle(message: push.Message) -> None:
     authenticated = authenticate(decode_subject(message.data), message, auth_deps())
-    event = decode_replica_exit(message.data)
+    event = decode_replica_exit(message.data, message.published_at)
     flow.handle(event, deps(), authenticated.loaded)

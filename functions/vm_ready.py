@@ -22,5 +22,5 @@ def vm_ready(request: Request) -> push.Response:
 
 def _handle(message: push.Message) -> None:
     authenticated = authenticate(decode_subject(message.data), message, auth_deps())
-    event = decode_vm_ready(message.data)
+    event = decode_vm_ready(message.data, message.published_at)
     flow.handle(replace(event, host_vm=authenticated.machine), deps(), authenticated.loaded)

@@ -10,9 +10,9 @@ resource "google_firestore_database" "this" {
   depends_on = [time_sleep.apis]
 }
 
-# Queries for replicas filter by attempt and one other property. Lost peers are ordered by the time of their return, latest first.
+# Queries for replicas filter by attempt and one other property.
 resource "google_firestore_index" "replicas" {
-  for_each   = { ever_ready = "ASCENDING", state = "ASCENDING", lost_until = "DESCENDING", failed_until = "DESCENDING" }
+  for_each   = toset(["ever_ready", "state"])
   database   = google_firestore_database.this.name
   collection = "replicas"
 
@@ -22,7 +22,21 @@ resource "google_firestore_index" "replicas" {
   }
   fields {
     field_path = each.key
-    order      = each.value
+    order      = "ASCENDING"
+  }
+}
+
+# A verdict reads the first ends of members in one round of a synchronous job.
+resource "google_firestore_index" "round_ends" {
+  database   = google_firestore_database.this.name
+  collection = "ledger"
+
+  dynamic "fields" {
+    for_each = ["round", "rank", "ended_at"]
+    content {
+      field_path = fields.value
+      order      = "ASCENDING"
+    }
   }
 }
 

@@ -168,7 +168,7 @@ resource "google_monitoring_alert_policy" "refused" {
     display_name = "provision was refused"
 
     condition_matched_log {
-      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=\"${module.function["provision"].name}\" (jsonPayload.reason=\"blocked\" OR jsonPayload.message:\"which an operator can repair\")"
+      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=\"${module.function["provision"].name}\" jsonPayload.action=\"refused_call\""
     }
   }
 

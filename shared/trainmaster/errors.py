@@ -30,5 +30,11 @@ class TemporaryError(Exception):
     __module__ = PUBLIC
 
 
+class RefusedError(TemporaryError):
+    """Google refuses a call, which an operator can repair: a permission, a disabled API, suspended billing."""
+
+    __module__ = PUBLIC
+
+
 class ConflictError(TemporaryError):
     """Another writer has changed a document since it was read. The flow loads and judges again."""

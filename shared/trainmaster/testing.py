@@ -27,8 +27,10 @@ from trainmaster.api.request import Request, Service
 from trainmaster.client.client import Client
 from trainmaster.client.job import Job
 from trainmaster.core.model.job import State
+from trainmaster.core.model.members import is_ready
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.errors import InvalidJobError, PermanentError
 from trainmaster.flows import maintenance, provision, replica_exit, vm_ready
 from trainmaster.flows.job_creation.deps import CreationDeps
@@ -45,7 +47,6 @@ from trainmaster.simulator.world.function_ports import SimAddressBook, run_seque
 TOKEN: Final = "ya29.a-token-of-the-tests"  # noqa: S105 - valid in memory only
 STEP: Final = timedelta(seconds=1)
 """How much later each event of a program is than the one before."""
-STARTING: Final = (ReplicaState.WAITING, ReplicaState.RESTARTING, ReplicaState.REPLACING)
 
 
 class MemoryClient(Client):
@@ -100,6 +101,8 @@ class Installation:
     def __post_init__(self) -> None:
         self._store, self._bus, self._fleet, log = MemoryStore(), MemoryBus(), MemoryFleet(), MemoryJobLog()
         self._fleet.clock = lambda: self.now
+        # By instance id of each VM whose agent runs: how its last program ended by itself; empty: it did not.
+        self._ends: dict[str, dict[str, Any]] = {}
         self._deps = CreationDeps(self._store, self._bus, clock=lambda: self.now, sleep=self._sleep, job_log=log)
         access = MemoryAccess({TOKEN: frozenset(EQUIVALENT_PERMISSIONS.values())})
         service = Service(self.project, self._deps, access, lambda: str(uuid.uuid4()), jobs_per_minute=0)
@@ -108,29 +111,50 @@ class Installation:
     def start(self, job: Job | str) -> None:
         """Create the VMs that the job needs now, and report every replica that is to start or restart as ready."""
         self._provision()
-        for _ in range(2):  # the second time: replicas that were held until their peers were ready
-            for replica in self._state(job).replicas:
-                if replica.state in STARTING:
-                    vm_ready.handle(agent_messages.decode_vm_ready(self._message(job, replica.replica_id)), self._deps)
+        for _ in range(2):  # the second time: replicas whose VMs were created when others were ready
+            state = self._state(job)
+            for replica in state.replicas:
+                if replica.state is not ReplicaState.COMPLETED and not is_ready(state.job, replica):
+                    self._report_ready(state, self._vm(state, replica.replica_id))
             self._provision()
 
     def exit(self, job: Job | str, replica: str, status: int) -> None:
         """End the program of a replica, such as `worker-0`, with an exit status.
 
-        Raises PermanentError if the job has no such replica with a VM.
+        If the replica runs in rounds, all of its peers stop, too. The next round begins at once if all of its VMs have
+        been started; else `start` begins it.
+
+        Raises PermanentError if the job has no such replica with a VM, or its program does not run.
         """
-        data = self._message(job, ReplicaId.parse(replica), cause="process", exit_status=status)
+        state = self._state(job)
+        vm = self._vm(state, ReplicaId.parse(replica))
+        end = {**self._running(state, vm), "cause": "process", "exit_status": status}
+        data = self._message(state, vm, **end)
+        self._ends[vm.instance_id] = {**end, "at": self.now.isoformat()}
         replica_exit.handle(agent_messages.decode_replica_exit(data), self._deps)
         self._provision()
 
     def preempt(self, job: Job | str, replica: str) -> None:
-        """Preempt the VM of a replica. `start` reports its next VM as ready."""
-        data = self._message(job, ReplicaId.parse(replica), cause="preemption")
+        """Preempt the VM of a replica. `start` reports its next VM as ready.
+
+        If the replica runs in rounds, all of its peers stop until then.
+        """
+        state = self._state(job)
+        data = self._message(state, self._vm(state, ReplicaId.parse(replica)), cause="preemption")
         maintenance.handle(google_events.decode_maintenance(data), self._deps)
         self._provision()
 
     def _sleep(self, seconds: float) -> None:
+        """Wait. Meanwhile agents that run obey `hold`: they end their programs, and report that nothing older runs."""
         self.now += timedelta(seconds=seconds)
+        for job in self._store.live_jobs():
+            if (loaded := self._store.load_attempt(job.job_id)) is None:
+                continue
+            state = loaded.state
+            waiting = {replica.replica_id for replica in state.replicas if not is_ready(state.job, replica)}
+            for vm in self._fleet.list_vms(job.job_id):
+                if vm.replica_id in waiting and vm.instance_id in self._ends and _is_held(vm):
+                    self._report_ready(state, vm)
 
     def _state(self, job: Job | str) -> State:
         job_id = self.client.describe(job).job_id
@@ -145,23 +169,60 @@ class Installation:
             if message.topic == topics.PROVISION:
                 provision.handle(internal_requests.decode_provision(message.data), machines, self._deps)
 
-    def _message(self, job: Job | str, replica_id: ReplicaId, **more: object) -> bytes:
-        """Return a message of the agent on the replica's VM."""
-        self.now += STEP
-        state = self._state(job)
+    def _vm(self, state: State, replica_id: ReplicaId) -> Vm:
         vms = [vm for vm in self._fleet.list_vms(state.job.job_id) if vm.replica_id == replica_id and vm.directive]
         if not vms:
             raise PermanentError(f"{state.job.job_id}: no VM of {replica_id} runs; call `start` first")
-        vm = max(vms, key=lambda vm: vm.vm_generation)
+        return max(vms, key=lambda vm: vm.vm_generation)
+
+    def _report_ready(self, state: State, vm: Vm) -> None:
+        """Report that the VM is ready, and how its last program ended, if it ended by itself."""
+        ended, directive = self._ends.setdefault(vm.instance_id, {}), _directive(vm)
+        is_evidence = bool(ended) and _key(ended) < (directive.attempt, directive.incarnation)
+        data = self._message(state, vm, **({"ended": ended} if is_evidence else {}))
+        vm_ready.handle(agent_messages.decode_vm_ready(data), self._deps)
+
+    def _running(self, state: State, vm: Vm) -> dict[str, int]:
+        """Return the incarnation of the VM's program: under `hold` that of the round before, which may fail yet.
+
+        Raises PermanentError if that program had no start, or ended by itself.
+        """
+        directive = _directive(vm)
+        if not _is_held(vm):
+            return {"attempt": directive.attempt, "incarnation": directive.incarnation}
+        running = {"attempt": directive.attempt, "incarnation": directive.incarnation - 1}
+        ended = self._ends.get(vm.instance_id)
+        if ended is None or running["incarnation"] == 0 or (ended and _key(ended) >= _key(running)):
+            raise PermanentError(f"{state.job.job_id}: no program of {vm.replica_id} runs; call `start` first")
+        return running
+
+    def _message(self, state: State, vm: Vm, **more: object) -> bytes:
+        """Return a message of the agent on the VM about the incarnation in its directive. `more` overrides fields."""
+        self.now += STEP
+        directive = _directive(vm)
         fields = {
             "version": 1,
             "job_id": state.job.job_id,
-            "attempt": vm.directive.attempt if vm.directive else 0,
-            "task_type": replica_id.task_type,
-            "task_index": replica_id.index,
-            "incarnation": vm.directive.incarnation if vm.directive else 0,
+            "attempt": directive.attempt,
+            "task_type": vm.replica_id.task_type,
+            "task_index": vm.replica_id.index,
+            "incarnation": directive.incarnation,
             "vm_generation": vm.vm_generation,
             "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
             "at": self.now.isoformat(),
         }
         return json.dumps({**fields, **more}).encode()
+
+
+def _directive(vm: Vm) -> Directive:
+    if vm.directive is None:
+        raise PermanentError(f"{vm.name} has no directive")
+    return vm.directive
+
+
+def _is_held(vm: Vm) -> bool:
+    return _directive(vm).action is DirectiveAction.HOLD
+
+
+def _key(message: Mapping[str, Any]) -> tuple[int, int]:
+    return message["attempt"], message["incarnation"]

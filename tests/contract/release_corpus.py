@@ -56,6 +56,19 @@ _SUBJECT: Final[dict[str, Any]] = {
 }
 _EXIT: Final = {**_SUBJECT, "cause": "process", "exit_status": 1}
 _ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": "trainer/task.py:41 in main"}
+_ENDED: Final = {
+    "attempt": 1,
+    "incarnation": 1,
+    "at": "2026-11-21T02:58:00.123Z",
+    "cause": "process",
+    "exit_status": 1,
+    "signal": None,
+    "out_of_memory": False,
+    "error": {**_ERROR, "own_frame": "trainer/task.py:41 in main", "causes": ["KeyError"]},
+    "tail": "the end",
+    "metric": {"value": 0.93, "step": 1000, "earlier": [{"value": 0.5, "step": 500}]},
+    "ran_s": 12.5,
+}
 _SYSTEM_EVENT: Final = {
     "logName": "projects/p/logs/cloudaudit.googleapis.com%2Fsystem_event",
     "protoPayload": {
@@ -66,7 +79,12 @@ _SYSTEM_EVENT: Final = {
     "timestamp": "2026-11-21T03:00:00.123456Z",
 }
 MESSAGES: Final[dict[str, list[dict[str, Any]]]] = {
-    "vm_ready": [_SUBJECT, {**_SUBJECT, "host": 0}, {**_SUBJECT, "agent_started_at": "2026-11-21T02:59:00.123Z"}],
+    "vm_ready": [
+        _SUBJECT,
+        {**_SUBJECT, "host": 0},
+        {**_SUBJECT, "agent_started_at": "2026-11-21T02:59:00.123Z"},
+        {**_SUBJECT, "incarnation": 2, "ended": _ENDED},
+    ],
     "replica_exit": [
         _EXIT,
         {**_EXIT, "signal": None, "out_of_memory": False, "error": _ERROR, "tail": "the end", "host": 1},

@@ -37,12 +37,14 @@ def test_replicas_of_an_earlier_attempt_expire_and_present_ones_stay(client: Cli
     path = f"jobs/{world.job_id}/replicas"
     assert set(expiry(client, path).values()) == {None}
     world.kill(CHIEF, signal=6)
+    world.deliver()
     assert world.job.attempt == 2
     kept = {key: at is None for key, at in expiry(client, path).items()}
     assert kept == {key: key.startswith("2-") for key in kept}
     assert len(kept) == 6
     past = [at for at in expiry(client, path).values() if at is not None]
-    assert {at - HISTORY_KEPT for at in past} == {world.ledger[-1].at}
+    rerun = next(entry for entry in world.ledger if entry.decision.action.kind == "rerun_job")
+    assert {at - HISTORY_KEPT for at in past} == {rerun.at}
 
 
 def test_history_of_a_deleted_job_expires_and_the_job_stays(

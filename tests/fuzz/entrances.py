@@ -28,21 +28,20 @@ from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.api import handler
 from trainmaster.api.permissions import EQUIVALENT_PERMISSIONS
 from trainmaster.api.request import Request, Service
-from trainmaster.cli.output import make_visible
-from trainmaster.console.printable import printable
 from trainmaster.core.intake.registry_images import parse_registry_image
 from trainmaster.core.model.vm_names import job_hash_in
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import submit
-from trainmaster.gcp.compute_fleet.fleet import parse_heartbeat
 from trainmaster.gcp.iap_assertions import IapAssertions
 from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.gcp.project_access import _signed_scopes
+from trainmaster.gcp.vm_labels import parse_heartbeat
 from trainmaster.jobspec import InvalidJob, accept, job_id_from, read_document
 from trainmaster.memory.access import MemoryAccess
 from trainmaster.messaging import agent_messages, google_events, internal_requests, push
 from trainmaster.messaging.reported_metric import decode_reported_metric
 from trainmaster.presentation.log_reader import parse_entry
+from trainmaster.presentation.printable import make_visible, printable
 
 OWNER: Final = "ya29.token-of-an-owner"
 REFUSED: Final = (PermanentError, TemporaryError, InvalidJob)

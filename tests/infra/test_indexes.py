@@ -38,7 +38,8 @@ def attempt(store: FirestoreStore, world: World) -> Loaded:
 
 CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "load": lambda store, world: store.load(world.job_id, world.replica(CHIEF).key),
-    "lost_peers": lambda store, world: list(store.lost_peers(world.job_id, world.replica(CHIEF), NOW)),
+    "round_ends": lambda store, world: store.round_ends(world.job_id, "1-1"),
+    "count_ready_for": lambda store, world: store.count_ready_for(world.job_id, "1-1"),
     "load_attempt": lambda store, world: store.load_attempt(world.job_id),
     "entry": lambda store, world: store.entry(world.job_id, "x"),
     "ledger": lambda store, world: store.ledger(world.job_id),

@@ -33,7 +33,7 @@ from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.memory import store as stores
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging import topics
+from trainmaster.messaging import agent_messages, topics
 from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import AlreadyRecordedError, Lease, Loaded
 from trainmaster.simulator.history import run_seed
@@ -44,7 +44,6 @@ from trainmaster.simulator.scenarios.fault_profiles import (
     FUNCTIONS,
     HANGS,
     LOST_EVENTS,
-    MACHINES,
     MESSAGES,
     PROGRAMS,
     QUEUE,
@@ -57,7 +56,7 @@ from trainmaster.simulator.scenarios.scenario import HistoryError
 from trainmaster.simulator.world.agent import SimAgent
 from trainmaster.simulator.world.event_sender import EventSender
 from trainmaster.simulator.world.fleet import SimFleet
-from trainmaster.simulator.world.programs import MixedSliceError
+from trainmaster.simulator.world.programs import MixedRoundsError
 
 RemoveDefence = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 1_000
@@ -181,8 +180,15 @@ def restart_without_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("trainmaster.core.rules.replica_exit.RERUNS_MAX", 10**6)
 
 
-def reactivate_no_replica(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("trainmaster.core.reconcile.plan.replicas_to_reactivate", lambda _: ())
+def start_members_of_a_held_round(patch: pytest.MonkeyPatch) -> None:
+    """Start each member as soon as it has stopped: no barrier."""
+    patch.setattr("trainmaster.core.reconcile.desired.is_held", lambda *_: False)
+
+
+def report_no_end(patch: pytest.MonkeyPatch) -> None:
+    """Report that a VM is ready, and not how the round before ended on it."""
+    decode = agent_messages.decode_vm_ready
+    patch.setattr(agent_messages, "decode_vm_ready", lambda *message: replace(decode(*message), ended=None))
 
 
 def ignore_admission_token(patch: pytest.MonkeyPatch) -> None:
@@ -217,11 +223,6 @@ def give_events_of_all_hosts_one_key(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("trainmaster.core.events.IncarnationRef.host_key", "")
 
 
-def start_hosts_without_delay(patch: pytest.MonkeyPatch) -> None:
-    """Start the next incarnation on one host of a slice while other hosts run the previous one."""
-    patch.setattr("trainmaster.simulator.world.agent.SLICE_RESTART_DELAY_S", 0.0)
-
-
 def report_each_event_once(patch: pytest.MonkeyPatch) -> None:
     """Do not repeat a report that Pub/Sub accepted and nothing answered."""
     patch.setattr(EventSender, "_repeat", lambda *_: None)
@@ -238,11 +239,6 @@ def forget_accepted_exits(patch: pytest.MonkeyPatch) -> None:
         self._send(self._events, topics.REPLICA_EXIT, key, exit_, forget)
 
     patch.setattr(SimAgent, "_send_exit", send_exit)
-
-
-def refund_no_charge(patch: pytest.MonkeyPatch) -> None:
-    """Leave charges that a loss explains."""
-    patch.setattr("trainmaster.core.reconcile.plan.explained_charges", lambda *_: ())
 
 
 def read_no_heartbeat(patch: pytest.MonkeyPatch) -> None:
@@ -284,15 +280,14 @@ BROKEN: tuple[tuple[RemoveDefence, Profile], ...] = (
     (count_ready_before_commit, CALM),
     (sweep_nothing, MESSAGES),
     (restart_without_limit, replace(PROGRAMS, fail=1.0)),
-    (reactivate_no_replica, MACHINES),
+    (start_members_of_a_held_round, PROGRAMS),
+    (report_no_end, MESSAGES),
     (ignore_admission_token, replace(QUEUE, suspend=0.5)),
     (admit_in_any_order, QUEUE),
     (complete_slice_with_first_host, SLICES),
     (give_events_of_all_hosts_one_key, SLICES),
-    (start_hosts_without_delay, SLICES),
     (report_each_event_once, LOST_EVENTS),
     (forget_accepted_exits, LOST_EVENTS),
-    (refund_no_charge, replace(RACES, suspend=0.4, fail=0.4)),
     (read_no_heartbeat, HANGS),
     (publish_no_open_notification, FUNCTIONS),
     (confirm_before_publication, FUNCTIONS),
@@ -332,7 +327,7 @@ def test_removed_defence_is_found_by_an_invariant(
             error = first_failure(profile, seeds)
         assert error is not None, f"no failure with {SEEDS} seeds"
         # An exception of another type would only show that the defence was removed by faulty code.
-        assert isinstance(error.cause, ViolationError | MixedSliceError)
+        assert isinstance(error.cause, ViolationError | MixedRoundsError)
         if passes(error.seed, profile):
             print(f"{remove_defence.__name__}: seed {error.seed}: {str(error.cause)[:150]}")
             return

@@ -26,7 +26,7 @@ def quiet() -> Iterator[None]:
 def run_gang(replicas: int, seed: int) -> Outcome:
     """Run a job of this many replicas and two parameter servers. The expected number of faults is always the same."""
     rate = FAULTS_PER_HISTORY / replicas
-    profile = replace(STORM, suspend=0.05, split_reads=0.05, fail=rate, loss_per_hour=12 * rate, stockout=0.1)
+    profile = replace(STORM, suspend=0.05, fail=rate, loss_per_hour=12 * rate, stockout=0.1)
     document, plan = training_job(replicas - 1, 2 if replicas > 2 else 0)
     job = SimJob(JOB_ID, document, plan, duration_s=120.0, checkpoint_s=10.0)
     return run(seed, Scenario((job,), profile), rng_of(seed, profile))

@@ -30,15 +30,15 @@ def start(world: World, *, spot: bool = False) -> None:
 
 def preempt(world: World) -> None:
     """Lose worker 1; both peers fail with it; all of them run again about two minutes later."""
+    world.silent.add(WORKER_1)
     world.send("maintenance", WORKER_1, cause="preemption")
     world.exit_program(WORKER_0, 1)
     world.exit_program(CHIEF, 1)
     world.deliver()
+    world.silent.remove(WORKER_1)
     world.wait(120)
     ready(world, WORKER_1)
     world.deliver()
-    for replica_id in (WORKER_0, CHIEF):
-        ready(world, replica_id)
 
 
 def finish(world: World) -> None:

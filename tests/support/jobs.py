@@ -11,7 +11,7 @@ from typing import Any
 from trainmaster.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Plan, Program, TaskGroup
-from trainmaster.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
@@ -78,22 +78,13 @@ def a_job(state: JobState = JobState.RUNNING, plan: Plan | None = None, **change
 
 def a_replica(replica_id: ReplicaId, state: ReplicaState = ReplicaState.RUNNING, **changes: object) -> Replica:
     ready = None if state is ReplicaState.WAITING else at(10)
+    if (used := changes.pop("restarts_used", None)) is not None:
+        changes["restarts"] = tuple(at(number) for number in range(int(str(used))))
     has_reported = state not in (ReplicaState.WAITING, ReplicaState.REPLACING)
     replica = Replica(
         attempt=1, replica_id=replica_id, state=state, ready_at=ready, instance_id="1001" if has_reported else None
     )
     return replace(replica, **changes)  # type: ignore[arg-type]
-
-
-def a_charged_exit(seconds: float = 50, number: int = 1, **changes: object) -> PastIncarnation:
-    """Return an exit 1 that was charged, this long after START, without a traceback."""
-    ended = PastIncarnation(number, EndKind.EXIT, at(seconds), is_charged=True, exit_status=1)
-    return replace(ended, **changes)  # type: ignore[arg-type]
-
-
-def a_lost_vm(seconds: float = 50, **changes: object) -> PastIncarnation:
-    """Return the loss of a VM that was reported this long after START."""
-    return replace(PastIncarnation(1, EndKind.VM_LOST, at(seconds)), **changes)  # type: ignore[arg-type]
 
 
 def a_state(*replicas: Replica, job: Job | None = None) -> State:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, cast
 
 from tests.support.counting import Counts, counting_store
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.memory.store import MemoryStore
+
+MESSAGE_S: Final = 0.01
+"""Time between two messages of a gang: all of its agents report within a second."""
 
 
 class WriteCountingStore(MemoryStore):
@@ -47,16 +51,39 @@ class CountedWorld:
     messages: int = 0
     """Messages that agents sent, and the submission."""
     published: int = 0
+    _counting: MemoryStore = field(init=False)
+    """The store of the flows. Agents, and the tests, read `store`, which counts no reads."""
 
     def __post_init__(self) -> None:
-        self.world.store = counting_store(self.store, self.counts)  # type: ignore[assignment]
-        publish = self.world.bus.publish
+        self._counting = cast(MemoryStore, counting_store(self.store, self.counts))
+        self.world.store = self._counting
+        publish, send, sleep = self.world.bus.publish, self.world.send, self.world._sleep
 
         def count(topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
             self.published += 1
             publish(topic, data, attributes)
 
+        def send_counted(kind: str, replica_id: ReplicaId, **more: object) -> None:
+            self.messages += 1
+            self.world.wait(MESSAGE_S - 1)  # `World.send` waits a second
+            with self._reading(self._counting):
+                send(kind, replica_id, **more)
+
+        def sleep_uncounted(seconds: float) -> None:
+            with self._reading(self.store):
+                sleep(seconds)
+
         self.world.bus.publish = count  # type: ignore[method-assign]
+        self.world.send = send_counted  # type: ignore[method-assign]
+        self.world._sleep = sleep_uncounted  # type: ignore[method-assign]
+
+    @contextmanager
+    def _reading(self, store: MemoryStore) -> Iterator[None]:
+        before, self.world.store = self.world.store, store
+        try:
+            yield
+        finally:
+            self.world.store = before
 
     def submit(self, spec: dict[str, object]) -> None:
         self.messages += 1
@@ -65,7 +92,6 @@ class CountedWorld:
 
     def send(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
         """Send a message; deliver what follows with `deliver`, as a gang's events share one provisioning round."""
-        self.messages += 1
         self.world.send(kind, replica_id, **more)
 
     def deliver(self) -> None:

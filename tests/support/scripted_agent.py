@@ -22,13 +22,27 @@ from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup.setup import Setup
 
 RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD = "run the next", "run the next after a pause", "run what was held", "hold"
+HOLD_NEXT, STOP, ACCEPTED = "hold the next", "stop", "Pub/Sub accepts the latest vm-ready under hold"
 SET_UP, SETUP_FAILS, SETUP_START_FAILS = "setup ends", "setup fails", "setup ends, start fails"
-TIMER, TIMER_START_FAILS = "a timer fires", "a timer fires, start fails"
+TIMER, START_FAILS = "a timer fires", "run what was held, start fails"
+DIES = "the program dies, which its thread has not noticed yet"
 PROGRAM_ENDS, PREEMPTED, SHUTDOWN = "the program ends", "the VM is preempted", "the VM shuts down"
 MAINTENANCE, CANCELLED = "maintenance is announced", "maintenance is cancelled"
+ORDERS = {
+    RUN: "run",
+    RUN_AFTER_PAUSE: "run",
+    RUN_HELD: "run",
+    START_FAILS: "run",
+    HOLD: "hold",
+    HOLD_NEXT: "hold",
+    STOP: "stop",
+}
+NEXT = (RUN, RUN_AFTER_PAUSE, HOLD_NEXT)
+PROGRAM_EVENTS = (SET_UP, SETUP_FAILS, SETUP_START_FAILS, DIES, PROGRAM_ENDS, ACCEPTED)
+DIRECTIVE = "instance/attributes/trainmaster-directive"
 EVENTS = (
-    *(RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD, SET_UP, SETUP_FAILS, SETUP_START_FAILS, TIMER, TIMER_START_FAILS),
-    *(PROGRAM_ENDS, PREEMPTED, SHUTDOWN, MAINTENANCE, CANCELLED),
+    *(RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD, HOLD_NEXT, STOP, SET_UP, SETUP_FAILS, SETUP_START_FAILS, TIMER),
+    *(START_FAILS, DIES, PROGRAM_ENDS, PREEMPTED, SHUTDOWN, MAINTENANCE, CANCELLED, ACCEPTED),
 )
 
 
@@ -69,14 +83,29 @@ class ScriptedInbox(Inbox):
 class RecordingReporter(EventReporter):
     """Records events instead of publishing them."""
 
-    def __init__(self, facts: list[str]) -> None:
-        self._facts = facts
+    def __init__(self, vm: ScriptedVm) -> None:
+        self._vm, self._facts = vm, vm.facts
+        self.acceptances: list[Callable[[], None]] = []
 
     def start(self) -> None:
         pass
 
-    def report_ready(self, key: IncarnationKey) -> None:
-        self._facts.append(f"ready {key.incarnation}")
+    def report_ready(
+        self,
+        key: IncarnationKey,
+        accepted: Callable[[], None] = lambda: None,
+        *,
+        ended: Mapping[str, object] | None = None,
+        is_held: bool = False,
+    ) -> None:
+        assert not self._vm.is_alive, "a program of an earlier incarnation runs"
+        if is_held:
+            self.acceptances = [accepted]
+        words = f", {ended['cause']} {ended['incarnation']}" if ended else ""
+        self._facts.append(f"{'held' if is_held else 'ready'} {key.incarnation}{words}")
+
+    def stop_repeating(self) -> None:
+        self._facts.append("quiet")
 
     def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
         self._facts.append(f"{details['cause']} {key.incarnation}")
@@ -115,22 +144,34 @@ class ScriptedVm:
 
     command = ()
 
-    def __init__(self) -> None:
+    # This path cannot be written, which the agent must survive; a real file would be slow here.
+    def __init__(self, disk: Path = Path("no-such-folder/state.json")) -> None:
         self.facts: list[str] = []
         """What the agent did, in order."""
-        self.console = RecordingConsole()
-        self.inbox = ScriptedInbox(self._happen_next)
+        self.ends: dict[int, str] = {}
+        """Why the program of each incarnation ended: `own`, `directive` or `crash` of the agent."""
+        self._disk = disk
         self._history: list[str] = []
         self._event = ""
-        self._incarnation = 0
+        self.incarnation = 0
+        self.action = ""
+        self.withdrawn: set[int] = set()
+        """Incarnations that a directive held or stopped."""
+        self._directive = ""
+        self._boot()
+
+    def _boot(self) -> None:
+        """Start an agent, with whatever the disk says."""
+        self.console = RecordingConsole()
+        self.inbox = ScriptedInbox(self._happen_next)
         self._running: IncarnationKey | None = None
-        reporter = RecordingReporter(self.facts)
-        # This path cannot be written, which the agent must survive; a real file would be slow here.
-        run_state = RunState(Path("no-such-folder/state.json"), "1", reporter, self.console)
+        self._is_dead = False
+        self.reporter = RecordingReporter(self)
+        run_state = RunState(self._disk, "1", self.reporter, self.console)
         self.agent = RecordingAgent(
             identity=agent_identity(),
             inbox=self.inbox,
-            reporter=reporter,
+            reporter=self.reporter,
             run_state=run_state,
             setup=cast("Setup", self),
             launcher=cast("Launcher", self),
@@ -148,21 +189,25 @@ class ScriptedVm:
         self.facts.append("agent exits")
         return self
 
+    def crash(self) -> ScriptedVm:
+        """Let the agent die. The next one kills the program, and reads the directive first."""
+        if self.is_alive and self._running is not None:
+            self.ends.setdefault(self._running.incarnation, "crash")
+        self._boot()
+        if self._directive:
+            self.inbox.post(lambda: self.inbox.watchers[DIRECTIVE](self._directive))
+        return self
+
     def _happen_next(self) -> None:
         if not self._history:
             raise EndOfHistoryError
         event = self._event = self._history.pop(0)
-        watchers, threads, timers = self.inbox.watchers, self.inbox.threads, self.inbox.timers
-        if event in (RUN, RUN_AFTER_PAUSE):
-            self._incarnation += 1
-            self._direct("run", pause_s=1e9 if event == RUN_AFTER_PAUSE else 0)
-        elif event in (RUN_HELD, HOLD) and self._incarnation:
-            self._direct("hold" if event == HOLD else "run")
-        elif (event in (SET_UP, SETUP_FAILS, SETUP_START_FAILS) and threads and self._running is None) or (
-            event == PROGRAM_ENDS and self._running
-        ):
-            threads.pop()()
-        elif event in (TIMER, TIMER_START_FAILS) and timers:
+        watchers, timers = self.inbox.watchers, self.inbox.timers
+        if event in ORDERS:
+            self._direct(event)
+        elif event in PROGRAM_EVENTS:
+            self._happen_to_program(event)
+        elif event == TIMER and timers:
             timers.pop(0)[1]()
         elif event in (MAINTENANCE, CANCELLED):
             window = datetime.now(UTC) + timedelta(seconds=3000)
@@ -175,14 +220,40 @@ class ScriptedVm:
             if self._history:
                 self._happen_next()  # an agent that has finished still handles what came at the same time
 
-    def _direct(self, action: str, **more: float) -> None:
-        directive = {"attempt": 1, "incarnation": self._incarnation, "action": action, **more}
-        self.inbox.watchers["instance/attributes/trainmaster-directive"](json.dumps(directive))
+    def _happen_to_program(self, event: str) -> None:
+        threads = self.inbox.threads
+        is_setup = event in (SET_UP, SETUP_FAILS, SETUP_START_FAILS)
+        if (is_setup and threads and self._running is None) or (event == PROGRAM_ENDS and self._running):
+            threads.pop()()
+        elif event == DIES and self.is_alive:
+            self._die()
+        elif event == ACCEPTED and self.reporter.acceptances:
+            self.reporter.acceptances.pop()()
+
+    def _direct(self, event: str) -> None:
+        self.incarnation += event in NEXT
+        if not self.incarnation:
+            return
+        pause_s = 1e9 if event == RUN_AFTER_PAUSE else 0
+        self.action = ORDERS[event]
+        if self.action != "run":
+            self.withdrawn.add(self.incarnation)
+        directive = {"attempt": 1, "incarnation": self.incarnation, "action": self.action, "pause_s": pause_s}
+        self._directive = json.dumps(directive)
+        self.inbox.watchers[DIRECTIVE](self._directive)
+
+    def _die(self) -> None:
+        self._is_dead = True
+        if self._running is not None:
+            self.ends.setdefault(self._running.incarnation, "own")
 
     # The setup, the launcher and the program.
 
     def clean_up(self) -> None:
         pass
+
+    def await_end(self) -> None:
+        assert not self.is_alive
 
     def prepare(self, *, is_installed: bool) -> Mapping[str, str] | SetupFailure:
         if self._event == SETUP_FAILS:
@@ -190,22 +261,30 @@ class ScriptedVm:
         return {}
 
     def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> ScriptedVm:
-        if self._event in (SETUP_START_FAILS, TIMER_START_FAILS):
+        if self._event in (SETUP_START_FAILS, START_FAILS):
             raise OSError("argument list too long")
         assert self._running is None, "two programs run at the same time"
-        self._running = key
+        self._running, self._is_dead, self.is_ending = key, False, True
         self.facts.append(f"start {key.incarnation}")
         return self
 
     def wait(self, key: IncarnationKey, program: ScriptedVm) -> ProgramExit:
+        self._die()
         self._running = None
         return ProgramExit(1)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._running is not None and not self._is_dead
 
     def notify(self, number: int) -> None:
         self.facts.append("save")
 
     def end(self, grace_s: float) -> None:
         self.facts.append("end")
+        if self.is_alive and self._running is not None:
+            is_shutdown = self.agent.edges & {(state, AgentState.SHUTTING_DOWN) for state in AgentState}
+            self.ends.setdefault(self._running.incarnation, "own" if is_shutdown else "directive")
 
     def cancel(self) -> None:
         pass

@@ -16,10 +16,11 @@ from tests.support.memory_resources import MemoryResources
 from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.members import is_ready
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import StoppingRule, TrialState, Tuning
-from trainmaster.core.model.vm import Vm
+from trainmaster.core.model.vm import DirectiveAction, Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.transitions.change import Change
@@ -89,6 +90,12 @@ class World:
     """Where transitions of jobs are published; None: nowhere."""
     algorithms: str = ""
     """Address of the package of the built-in algorithms."""
+    is_independent: bool = False
+    """Whether the replicas of jobs without a spec of their own are judged each alone."""
+    silent: set[ReplicaId] = field(default_factory=set)
+    """Replicas whose agents do not report while their round is held."""
+    ends: dict[str, dict[str, object]] = field(default_factory=dict)
+    """How the last program of each VM ended by itself, by instance id: the field `ended` of its next vm-ready."""
 
     def __post_init__(self) -> None:
         self.fleet.clock = lambda: self.now
@@ -100,7 +107,7 @@ class World:
             self.store,
             self.bus,
             clock=lambda: self.now,
-            sleep=self.wait,
+            sleep=self._sleep,
             limits=self.limits,
             allowed=self.allowed,
             objects=(lambda: objects) if objects else None,
@@ -117,8 +124,18 @@ class World:
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
+    def _sleep(self, seconds: float) -> None:
+        """Wait. Agents report the held round that they have read."""
+        self.wait(seconds)
+        for replica in self.replicas if self.store.load(self.job_id) else ():
+            vm = self.find_vm(replica.replica_id)
+            is_held = vm is not None and vm.directive is not None and vm.directive.action is DirectiveAction.HOLD
+            if is_held and replica.replica_id not in self.silent and not is_ready(self.job, replica):
+                self.send("vm-ready", replica.replica_id)
+
     def submit(self, spec: dict[str, object] | None = None, source: str | None = "gs://b/jobs/digits.yaml#1") -> None:
-        document = {"jobId": self.job_id, **(spec or a_spec())}
+        extension: dict[str, object] = {"trainmaster": {"independentReplicas": True}} if self.is_independent else {}
+        document = {"jobId": self.job_id, **(spec or {**a_spec(), **extension})}
         submit.handle(json.dumps(document).encode(), source, self.deps)
 
     def provision(self) -> None:
@@ -156,7 +173,16 @@ class World:
     def send(self, kind: str, replica_id: ReplicaId, **more: object) -> None:
         """Deliver a message of an agent about the incarnation in its VM's latest directive. `more` overrides fields."""
         self.wait(1)
-        data = json.dumps({**self.message_fields(replica_id), **more}).encode()
+        fields = {**self.message_fields(replica_id), **more}
+        vm_id = self.vm(replica_id).instance_id
+        if kind == "replica-exit":
+            names = ("attempt", "incarnation", "at", *more)
+            self.ends[vm_id] = {name: value for name, value in fields.items() if name in names}
+        if kind == "vm-ready" and vm_id in self.ends:
+            ended = self.ends[vm_id]
+            is_older = (ended["attempt"], ended["incarnation"]) < (fields["attempt"], fields["incarnation"])
+            fields |= {"ended": ended} if is_older else {}
+        data = json.dumps(fields).encode()
         match kind:
             case "vm-ready":
                 vm_ready.handle(agent_messages.decode_vm_ready(data), self.deps)

@@ -39,19 +39,19 @@ def replay_agent_event(letter: DeadLetter) -> bool:
 
 
 def _handle_vm_ready(message: Message) -> None:
-    event = decode_vm_ready(message.data)
+    event = decode_vm_ready(message.data, message.published_at)
     authenticated = authenticate(event.subject, message, _auth_deps())
     vm_ready.handle(replace(event, host_vm=authenticated.machine), core_services.deps(), authenticated.loaded)
 
 
 def _handle_replica_exit(message: Message) -> None:
-    event = decode_replica_exit(message.data)
+    event = decode_replica_exit(message.data, message.published_at)
     authenticated = authenticate(event.subject, message, _auth_deps())
     replica_exit.handle(event, core_services.deps(), authenticated.loaded)
 
 
 def _handle_maintenance(message: Message) -> None:
-    event = decode_maintenance(message.data)
+    event = decode_maintenance(message.data, message.published_at)
     authenticated = authenticate_loss(event, message, _auth_deps())
     maintenance.handle(event, core_services.deps(), authenticated.loaded)
 

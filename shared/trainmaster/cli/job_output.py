@@ -34,7 +34,7 @@ def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], use
 def print_replicas(replicas: list[dict[str, Any]], *, job_has_ended: bool) -> None:
     """Print a table of the replicas, as the API shows them."""
     print_table(
-        ["replica", "state", "incarnation", "vm", "vm generation", "restarts", "replaced", "collateral"],
+        ["replica", "state", "incarnation", "vm", "vm generation", "restarts", "replaced"],
         [
             [
                 f"{replica['taskType']} {replica['taskIndex']}",
@@ -44,7 +44,6 @@ def print_replicas(replicas: list[dict[str, Any]], *, job_has_ended: bool) -> No
                 str(replica["vmGeneration"]),
                 f"{replica['restarts']['used']} of {replica['restarts']['limit']}",
                 str(replica["replaced"]),
-                str(replica["collateral"]),
             ]
             for replica in replicas
         ],

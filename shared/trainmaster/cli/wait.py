@@ -124,9 +124,9 @@ def _add_trials(tuning: Tuning, table: Table) -> None:
 
 
 def _add_replicas(state: State, table: Table) -> None:
-    for column in ("REPLICA", "STATE", "INCARNATION", "RESTARTS", "REPLACED", "COLLATERAL"):
+    for column in ("REPLICA", "STATE", "INCARNATION", "RESTARTS", "REPLACED"):
         table.add_column(column)
     for replica in state.replicas:
-        counts = (replica.incarnation, replica.restarts_used, replica.replaced, replica.collateral)
+        counts = (replica.incarnation, replica.restarts_used, replica.replaced)
         word = replica_state_word(replica.state, job_has_ended=state.job.state.is_terminal)
         table.add_row(replica.replica_id.words, word, *map(str, counts))

@@ -79,6 +79,8 @@ class LedgerCache:
         for entry in known.entries:
             if entry.is_pending and entry.key not in recent and (again := self._store.entry(job_id, entry.key)):
                 recent[entry.key] = again
+                if again.is_pending:  # so are the later ones: they are confirmed together with it, or after it
+                    break
         is_newer = any(entry.at > newest for entry in recent.values())
         entries = (*(recent.pop(entry.key, entry) for entry in known.entries), *recent.values())
         return replace(

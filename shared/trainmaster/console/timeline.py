@@ -12,15 +12,13 @@ from trainmaster.console.durations import duration_words
 from trainmaster.core.actions import (
     AcceptJob,
     BeginPreparing,
+    BeginRound,
     BeginRunning,
     CancelJob,
     CompleteTuning,
     ContinueProvisioning,
     FailJob,
-    HoldReplica,
     Ignore,
-    ReactivateReplica,
-    RefundCharge,
     RerunJob,
     SucceedJob,
 )
@@ -44,8 +42,6 @@ class MarkKind(StrEnum):
     PREEMPTION = "preemption"
     MAINTENANCE = "maintenance"
     VM_LOST = "VM lost"
-    HELD = "held"
-    REACTIVATED = "reactivated"
     CAPACITY = "capacity error"
     RERUN = "rerun"
     DEADLINE = "deadline"
@@ -202,15 +198,13 @@ def _mark(entry: LedgerEntry) -> Mark | None:
 def _kind(entry: LedgerEntry) -> MarkKind | None:
     """Return the kind of mark that an entry gets; None for the normal course of a job and for ignored events."""
     event, action = entry.event, entry.decision.action
-    if isinstance(action, Ignore | AcceptJob | BeginPreparing | BeginRunning | RefundCharge) or isinstance(
+    if isinstance(action, Ignore | AcceptJob | BeginPreparing | BeginRunning | BeginRound) or isinstance(
         event, VmReady
     ):
         return None
     if isinstance(event, DeadlinePassed):
         return MarkKind.DEADLINE
     if isinstance(event, ReplicaExited) and not event.succeeded:
-        if isinstance(action, HoldReplica):
-            return MarkKind.HELD
         return MarkKind.OUT_OF_MEMORY if event.out_of_memory else MarkKind.EXIT
     if isinstance(event, VmLost):
         return _LOSSES.get(event.cause, MarkKind.VM_LOST)
@@ -220,7 +214,6 @@ def _kind(entry: LedgerEntry) -> MarkKind | None:
 _LOSSES: Final = {LossCause.PREEMPTION: MarkKind.PREEMPTION, LossCause.MAINTENANCE: MarkKind.MAINTENANCE}
 _KINDS: Final = {
     ContinueProvisioning: MarkKind.CAPACITY,
-    ReactivateReplica: MarkKind.REACTIVATED,
     RerunJob: MarkKind.RERUN,
     FailJob: MarkKind.FAILED,
     CancelJob: MarkKind.CANCELLED,

@@ -19,7 +19,7 @@ class Rule(IntEnum):
     VM_LOST = 4
     INTERNAL = 5
     RETRIES_DISABLED = 6
-    COLLATERAL = 7
+    ROUND = 7
     PERMANENT = 8
     CRASH = 9
     RESTART = 10
@@ -50,7 +50,6 @@ class Reason(StrEnum):
     PRIMARY_EXITED_ZERO = "primary_exited_zero"
     EXITED_ZERO = "exited_zero"
     HOST_EXITED_ZERO = "host_exited_zero"
-    PRIMARY_RESTARTED = "primary_restarted"
     MAINTENANCE = "maintenance"
     PREEMPTION = "preemption"
     HOST_ERROR = "host_error"
@@ -67,10 +66,10 @@ class Reason(StrEnum):
     CREATE_FAILED = "create_failed"
     INTERNAL_BUDGET_SPENT = "internal_budget_spent"
     RETRIES_DISABLED = "retries_disabled"
-    PEER_DOWN = "peer_down"
-    PEER_LOST_MEANWHILE = "peer_lost_meanwhile"
-    CHARGE_EXPLAINED = "charge_explained"
-    CAUSE_NOT_KNOWN_YET = "cause_not_known_yet"
+    MEMBER_FAILED = "member_failed"
+    MEMBER_MISSING = "member_missing"
+    ROUND_ENDED = "round_ended"
+    ROUND_BEGINS = "round_begins"
     OUT_OF_MEMORY = "out_of_memory"
     COMMON_ERROR = "common_error"
     INSTALL_FAILED = "install_failed"
@@ -121,17 +120,18 @@ class Decision:
 
     @property
     def is_provisional(self) -> bool:
-        """Whether an event with the same key may be judged differently later, because time passes, another document
-        changes, or the right VM reports it.
+        """Whether the decision is not recorded.
 
-        Such a decision is not recorded: its ledger entry would make the later event a duplicate.
+        An event with the same key may be judged differently later, because time passes, another document changes, or
+        the right VM reports it: a ledger entry would make the later event a duplicate. An exit after the end of its
+        round is not recorded, either: all members may exit at once, and each reports its end again with its vm-ready.
         """
-        return self.is_postponed or self.reason in (Reason.NOT_YET, Reason.UNKNOWN_INCARNATION, Reason.OTHER_VM)
-
-    @property
-    def is_postponed(self) -> bool:
-        """Whether the event must be judged again soon, because an event that decides about it may still be reported."""
-        return self.reason is Reason.CAUSE_NOT_KNOWN_YET
+        return self.reason in (
+            Reason.NOT_YET,
+            Reason.UNKNOWN_INCARNATION,
+            Reason.OTHER_VM,
+            Reason.ROUND_ENDED,
+        )
 
 
 def not_yet(text: str) -> Decision:

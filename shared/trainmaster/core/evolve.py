@@ -20,6 +20,7 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.decisions import Decision
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import recall
 from trainmaster.core.transitions.change import Change, Effect, IllegalTransitionError
 from trainmaster.core.transitions.job_actions import accept_job, change_job
 from trainmaster.core.transitions.replica_actions import change_replica
@@ -42,7 +43,7 @@ def apply(state: State, change: Change) -> State:
     written = {replica.key: replica for replica in change.replicas}
     kept = [written.pop(replica.key, replica) for replica in state.replicas]
     replicas = tuple(replica for replica in (*kept, *written.values()) if replica.attempt == job.attempt)
-    return replace(state, job=job, replicas=replicas)
+    return recall(replace(state, job=job, replicas=replicas))
 
 
 def changes_whole_attempt(job: Job, action: Action) -> bool:

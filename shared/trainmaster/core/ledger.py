@@ -12,9 +12,10 @@ from datetime import datetime
 
 from trainmaster.core.actions import AcceptJob
 from trainmaster.core.decisions import Decision
-from trainmaster.core.events import Event
+from trainmaster.core.events import End, Event
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import JobState, State
+from trainmaster.core.rules.evidence import end_in
 from trainmaster.core.transitions.change import Effect
 
 
@@ -31,8 +32,6 @@ class Counters:
     """Charged restarts of the replica in this attempt."""
     replaced: int = 0
     """Replacements of its VM in this attempt."""
-    collateral: int = 0
-    """Its collateral exits in this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,12 @@ class LedgerEntry:
     """Messages to publish after the commit."""
     job_state: JobState | None = None
     """State of the job after the decision. None in entries of releases before the notifications."""
+    round: str | None = None
+    """`ATTEMPT-ROUND` if the event reports an end of a member; None: it reports none."""
+    rank: int | None = None
+    """Rank of this end (`core.rules.verdict`)."""
+    ended_at: datetime | None = None
+    """When it ended."""
     done_at: datetime | None = None
     """When the effects except NOTIFY were confirmed."""
     notified_at: datetime | None = None
@@ -69,6 +74,11 @@ class LedgerEntry:
         return Effect.NOTIFY in self.effects and self.notified_at is None
 
 
+def ends_of(entries: Iterable[LedgerEntry]) -> tuple[End, ...]:
+    """Return the ends of members that these entries report."""
+    return tuple(end for entry in entries if (end := end_in(entry.event)) is not None)
+
+
 def counters(state: State | None, replica_key: str | None) -> Counters:
     """Return the current use of the budgets. A replica that was not loaded counts as zero."""
     if state is None:
@@ -81,7 +91,6 @@ def counters(state: State | None, replica_key: str | None) -> Counters:
         internal_used=budgets.internal_used,
         restarts_used=replica.restarts_used if replica else 0,
         replaced=replica.replaced if replica else 0,
-        collateral=replica.collateral if replica else 0,
     )
 
 

@@ -9,15 +9,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-# Rule 3: reactivation
-
-INDEPENDENCE_PROOF: Final = timedelta(seconds=180)
-"""A replica that keeps running this long after the primary restarted does not depend on it: a dependent one fails
-within seconds of losing a peer."""
-
-EXIT_REPORT_DELAY_MAX: Final = timedelta(seconds=10)
-"""How much later than the primary's restart the exit report of a process from the previous attempt may arrive."""
-
 # Rule 4: lost VMs
 
 STARTUP_TIMEOUT_S: Final = 20 * 60
@@ -33,12 +24,16 @@ AGENT_TIMEOUT: Final = timedelta(minutes=15)
 """How long the agent of a running replica may write no heartbeat. An agent writes one every minute, and restarts within
 seconds after a crash. The rest is for maintenance that pauses a VM, and for an unreachable metadata server."""
 
+HELD_AGENT_TIMEOUT: Final = timedelta(minutes=5)
+"""The same while a held round waits for the agent's report. An agent that works reports within half a minute."""
+
+ALL_AGENTS_TIMEOUT: Final = timedelta(hours=1)
+"""How long all agents of a job may write no heartbeat. Before that, wrong heartbeats are more likely than VMs that all
+hang at once. A fault of Google's metadata servers is repaired within this time."""
+
 HEARTBEATS_READ_MAX: Final = 500
 """Heartbeats that one reconciliation reads, each with a call of its own: up to a third of what Compute Engine's default
 limit of 1,500 reads per minute allows. A larger gang is read in several reconciliations."""
-
-REBOOT_INTERVAL_MIN: Final = timedelta(hours=1)
-"""A second reboot of a replica's VM within this time is treated as the program's fault, and is charged."""
 
 EARLY_LOSS_AGE_MAX: Final = timedelta(minutes=10)
 """A VM that is lost earlier after its agent's first report counts as an early loss, too: a program rarely saves a
@@ -52,15 +47,15 @@ EARLY_LOSSES_MAX: Final = 30
 """VMs of a replica that may be lost early in a row, in all zones, until the job fails. With the
 pauses between them that is at least six hours: longer than most shortages, and at most 30 boots are paid."""
 
-# Rule 7: collateral exits
+# Rule 7: rounds
 
-LOSS_REPORT_DELAY_MAX: Final = timedelta(seconds=180)
-"""How much earlier than its report a VM may have been lost. A loss that no event reports is found by the sweep, which
-runs every minute. Exits of peers in this time, without evidence of their own fault, may be its consequence."""
+READY_WAIT_MAX: Final = timedelta(seconds=40)
+"""How long a delivery of `provision` waits until the members of a held round are ready: somewhat longer than the
+slowest stop, 25 s. Later reports request provisioning themselves."""
 
-EARLY_NOTICE_MAX: Final = timedelta(seconds=10)
-"""How long before its own exit a failing program may close its connections. Peers that report a lost peer in this time
-noticed this failure."""
+EARLIER_AGENT_STOP_MAX: Final = 30
+"""Seconds after which an agent of an earlier release must have ended its program: 25 s from SIGTERM to SIGKILL, and the
+time until it reads its directive. Agents of this release report it."""
 
 # Rules 8 and 10: failures soon after the start
 

@@ -13,6 +13,7 @@ import logging
 
 from trainmaster.core.events import IncarnationRef, VmLost
 from trainmaster.core.intake.system_events import SystemEvent
+from trainmaster.core.model.members import current_incarnation
 from trainmaster.core.model.replica import replica_key
 from trainmaster.core.model.vm_names import replica_id_from_vm_name
 from trainmaster.flows.commit.record import Deps, record
@@ -63,4 +64,5 @@ def _incarnation_on(job_id: str, event: SystemEvent, store: States) -> Incarnati
     replica = with_replica.state.find(attempt, replica_id) if with_replica else None
     if replica is None or replica.instance_id != event.vm.instance_id:
         return None
-    return IncarnationRef(job_id, attempt, replica_id, replica.incarnation, replica.vm_generation, event.vm)
+    incarnation = current_incarnation(loaded.state.job, replica)
+    return IncarnationRef(job_id, attempt, replica_id, incarnation, replica.vm_generation, event.vm)

@@ -30,7 +30,7 @@ NO_CONNECTION: Final = (requests.RequestException, TransportError)
 """Raised by Google's REST clients and sessions if no response arrives."""
 _REPAIRABLE: Final = (exceptions.Unauthorized, exceptions.Forbidden)
 REPAIRABLE: Final = "Google refuses the call, which an operator can repair"
-"""Begins the text of a refusal that delays work. An alert of infra/ looks for it."""
+"""Begins the text of a `RefusedError`."""
 _TRANSIENT: Final = (
     exceptions.ServerError,
     exceptions.TooManyRequests,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from trainmaster.core.model.job import Job
@@ -25,6 +26,8 @@ LABEL_DIRECTIVE: Final = "trainmaster-directive"
 """The directive in the metadata, as `ATTEMPT-INCARNATION-ACTION`: listings show labels and no metadata. It is written
 after the metadata, so it may be behind, but never ahead."""
 DIRECTIVE_KEY: Final = "trainmaster-directive"
+HEARTBEAT: Final = "trainmaster/heartbeat"
+"""Guest attribute to which each agent writes the time. docs/interfaces.md, section 3."""
 METRIC: Final = "trainmaster/metric"
 """Guest attribute to which the agent of a trial writes its measurements. docs/interfaces.md, section 3."""
 
@@ -71,3 +74,12 @@ def parse_directive(text: str | None) -> Directive | None:
 
 def directive_json(directive: Directive) -> str:
     return json.dumps(directive.to_metadata())
+
+
+def parse_heartbeat(text: str) -> datetime | None:
+    """Return the time in a heartbeat. None: it is not a time, because a program on the VM wrote it."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return moment.astimezone(UTC) if moment.tzinfo else None
+    except (ValueError, OverflowError):  # in UTC, the time is in a year that Python does not have
+        return None

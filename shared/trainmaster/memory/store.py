@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
-from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.events import End
+from trainmaster.core.ledger import LedgerEntry, ends_of
 from trainmaster.core.model.job import Job, JobState, Label, State
-from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.members import recall
+from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm_names import job_hash, vm_name
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
 from trainmaster.memory.incidents import Incidents
 from trainmaster.memory.leases import Leases
-from trainmaster.memory.stored_job import StoredJob, failed_until, lost_until
+from trainmaster.memory.stored_job import StoredJob
 from trainmaster.ports import (
-    LOST_PEERS_PAGE,
+    ENDS_READ,
     AdmissionToken,
     AlreadyRecordedError,
     JobPosition,
@@ -59,15 +61,6 @@ class MemoryStore(Incidents, Leases):
                 return None
             own = stored.replicas.get(replica or "")
             return _loaded(State(stored.job, (own,) if own else ()))
-
-    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
-        for away_until in (lost_until, failed_until):
-            with self._lock:
-                stored = self._jobs.get(job_id)
-                peers = stored.peers_away(replica, since, away_until) if stored else ()
-            yield peers[:LOST_PEERS_PAGE]
-            if len(peers) >= LOST_PEERS_PAGE:
-                yield peers[LOST_PEERS_PAGE:]
 
     def load_attempt(self, job_id: str) -> Loaded | None:
         with self._lock:
@@ -116,6 +109,10 @@ class MemoryStore(Incidents, Leases):
 
     def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
         return tuple(entry for entry in self.ledger(job_id) if entry.at >= moment)
+
+    def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
+        entries = [entry for entry in self.ledger(job_id) if entry.round == round_key]
+        return ends_of(sorted(entries, key=lambda entry: (entry.rank, entry.ended_at))[:ENDS_READ])
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         return tuple(entry.key for entry in self.ledger(job_id) if entry.is_pending)
@@ -209,6 +206,11 @@ class MemoryStore(Incidents, Leases):
             job_ids = self._ids_by_hash.get(vm_hash, ())
             return next((job_id for job_id in job_ids if _has_vm(self._jobs[job_id].job, name)), None)
 
+    def count_ready_for(self, job_id: str, round_key: str) -> int:
+        with self._lock:
+            replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
+            return sum(replica.ready_for == round_key for replica in replicas)
+
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Nothing outlives the process, so nothing is deleted before its end."""
 
@@ -223,7 +225,7 @@ def _has_vm(job: Job, name: str) -> bool:
 
 def _loaded(state: State) -> Loaded:
     tokens: dict[str, object] = {replica.key: replica.version for replica in state.replicas}
-    return Loaded(state, {JOB: state.job.version, **tokens})
+    return Loaded(recall(state), {JOB: state.job.version, **tokens})
 
 
 def _check(current: int | None, expected: object, document: str) -> None:

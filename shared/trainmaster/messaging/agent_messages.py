@@ -5,23 +5,26 @@ The agents' topics have schemas (infra/schemas), which a test compares with the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BeforeValidator,
     Field,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
+    model_validator,
 )
 
 from trainmaster.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.tuning import Measurement, Point
 from trainmaster.core.model.vm import LossCause
-from trainmaster.errors import PermanentError
 from trainmaster.messaging.decoding import MessageModel, decode_json
 
 TAIL_LENGTH_MAX: Final = 4096
@@ -40,14 +43,23 @@ RAN_S_MAX: Final = 315_360_000.0
 """Ten years. Rules subtract this duration from a time; with the bounds of both, the result is always a valid
 datetime."""
 
+
+def _not_after_publication(time: datetime, info: ValidationInfo) -> datetime:
+    """Cut a time that lies in the future to the time of publication: the clock of a VM may be fast."""
+    published_at = info.context
+    return time if published_at is None else min(time, published_at)
+
+
 Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Index = Annotated[int, Field(ge=0, le=INT32_MAX)]
 Status = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
 Time = Annotated[
-    AwareDatetime, Field(strict=False, ge=datetime(1980, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
+    AwareDatetime,
+    Field(strict=False, ge=datetime(1980, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC)),
+    AfterValidator(_not_after_publication),
 ]
 """The bounds leave room for the rules' calculations: Python's datetime ends with the years 1 and 9999. The clock of a
-VM may start in 1980."""
+VM may start in 1980. A later time than that of publication is cut to it."""
 Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
 InstanceId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,256}$")]
 
@@ -89,10 +101,6 @@ class AgentMessage(MessageModel):
         )
 
 
-class VmReadyMessage(AgentMessage):
-    agent_started_at: Time | None = None
-
-
 class ErrorModel(MessageModel):
     type: str
     message: str
@@ -121,7 +129,9 @@ class MetricModel(MessageModel):
         return Measurement(self.value, self.step, earlier)
 
 
-class ReplicaExitMessage(AgentMessage):
+class ExitModel(MessageModel):
+    """How an incarnation ended."""
+
     cause: Annotated[ExitCause, Field(strict=False)]
     exit_status: Status | None = None
     signal: Status | None = None
@@ -140,6 +150,49 @@ class ReplicaExitMessage(AgentMessage):
         except ValidationError:
             return None
 
+    @model_validator(mode="after")
+    def _require_one_end(self) -> Self:
+        if self.cause is ExitCause.PROCESS and (self.exit_status is None) == (self.signal is None):
+            raise ValueError("exactly one of exit_status and signal must be given for cause process")
+        return self
+
+    def exit_of(self, subject: IncarnationRef, at: datetime) -> ReplicaExited:
+        """Return the event that this incarnation ended so. Texts are cut to their limits: the program chose them."""
+        return ReplicaExited(
+            subject,
+            at,
+            cause=self.cause,
+            exit_status=self.exit_status,
+            signal=self.signal,
+            out_of_memory=self.out_of_memory,
+            error=_program_error(self.error) if self.error else None,
+            tail=self.tail[-TAIL_LENGTH_MAX:],
+            measurement=self.metric.measurement() if self.metric else None,
+            ran_s=self.ran_s,
+        )
+
+
+class ReplicaExitMessage(ExitModel, AgentMessage):
+    pass
+
+
+class EndedModel(ExitModel):
+    attempt: Count
+    incarnation: Count
+    at: Time
+
+
+class VmReadyMessage(AgentMessage):
+    agent_started_at: Time | None = None
+    ended: EndedModel | None = None
+
+    @model_validator(mode="after")
+    def _require_earlier_incarnation(self) -> Self:
+        ended = self.ended
+        if ended is not None and (ended.attempt, ended.incarnation) >= (self.attempt, self.incarnation):
+            raise ValueError("ended must be an earlier incarnation than the one that is ready")
+        return self
+
 
 class MaintenanceMessage(AgentMessage):
     cause: Annotated[LossCause, Field(strict=False)]
@@ -153,30 +206,18 @@ def decode_subject(data: bytes) -> IncarnationRef:
     return decode_json(AgentMessage, data).subject()
 
 
-def decode_vm_ready(data: bytes) -> VmReady:
-    """Return the event. Raises PermanentError if the message is malformed."""
-    message = decode_json(VmReadyMessage, data)
-    return VmReady(message.subject(), message.at, agent_started_at=message.agent_started_at)
+def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmReady:
+    """Return the event. Times after `published_at` are cut to it. Raises PermanentError if the message is malformed."""
+    message = decode_json(VmReadyMessage, data, published_at)
+    subject, end = message.subject(), message.ended
+    ended = end.exit_of(replace(subject, attempt=end.attempt, incarnation=end.incarnation), end.at) if end else None
+    return VmReady(subject, message.at, agent_started_at=message.agent_started_at, ended=ended)
 
 
-def decode_replica_exit(data: bytes) -> ReplicaExited:
-    """Return the event. Raises PermanentError if the message is malformed."""
-    message = decode_json(ReplicaExitMessage, data)
-    if message.cause is ExitCause.PROCESS and (message.exit_status is None) == (message.signal is None):
-        raise PermanentError("replica-exit: exactly one of exit_status and signal must be given for cause process")
-    error, metric = message.error, message.metric
-    return ReplicaExited(
-        message.subject(),
-        message.at,
-        cause=message.cause,
-        exit_status=message.exit_status,
-        signal=message.signal,
-        out_of_memory=message.out_of_memory,
-        error=_program_error(error) if error else None,
-        tail=message.tail[-TAIL_LENGTH_MAX:],
-        measurement=metric.measurement() if metric else None,
-        ran_s=message.ran_s,
-    )
+def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> ReplicaExited:
+    """Return the event. Times after `published_at` are cut to it. Raises PermanentError if the message is malformed."""
+    message = decode_json(ReplicaExitMessage, data, published_at)
+    return message.exit_of(message.subject(), message.at)
 
 
 def _program_error(error: ErrorModel) -> ProgramError:
@@ -188,7 +229,10 @@ def _program_error(error: ErrorModel) -> ProgramError:
     return ProgramError(type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes))
 
 
-def decode_vm_loss(data: bytes) -> VmLost:
-    """Return the event of a maintenance message. Raises PermanentError if the message is malformed."""
-    message = decode_json(MaintenanceMessage, data)
+def decode_vm_loss(data: bytes, published_at: datetime | None = None) -> VmLost:
+    """Return the event of a maintenance message. Times after `published_at` are cut to it.
+
+    Raises PermanentError if the message is malformed.
+    """
+    message = decode_json(MaintenanceMessage, data, published_at)
     return VmLost(message.subject(), message.at, message.cause)

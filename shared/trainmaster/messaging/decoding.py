@@ -26,11 +26,14 @@ class MessageModel(BaseModel):
 Model = TypeVar("Model", bound=MessageModel)
 
 
-def decode_json(model: type[Model], data: bytes) -> Model:
-    """Return the message. Raises PermanentError, because a malformed message stays malformed when it is redelivered."""
+def decode_json(model: type[Model], data: bytes, context: object = None) -> Model:
+    """Return the message. Raises PermanentError, because a malformed message stays malformed when it is redelivered.
+
+    `context` is passed to the model's validators.
+    """
     _check_size(data)
     try:
-        return model.model_validate_json(data)
+        return model.model_validate_json(data, context=context)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, problem['loc'])) or 'message'}: {problem['msg']}"

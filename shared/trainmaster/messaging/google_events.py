@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field
@@ -48,12 +49,13 @@ class ObjectModel(MessageModel):
     created_at: Annotated[AwareDatetime, Field(strict=False, alias="timeCreated")]
 
 
-def decode_maintenance(data: bytes) -> VmLost | SystemEvent:
+def decode_maintenance(data: bytes, published_at: datetime | None = None) -> VmLost | SystemEvent:
     """Return the event of an agent's maintenance message or of an entry of Compute Engine's system-event audit log.
 
-    Only the audit log entry has a `protoPayload`. Raises PermanentError if the message is malformed.
+    Only the audit log entry has a `protoPayload`. Its time is Google's; an agent's time after `published_at` is cut to
+    it. Raises PermanentError if the message is malformed.
     """
-    return _decode_system_event(data) if has_field(data, "protoPayload") else decode_vm_loss(data)
+    return _decode_system_event(data) if has_field(data, "protoPayload") else decode_vm_loss(data, published_at)
 
 
 def decode_upload(attributes: Mapping[str, str], data: bytes) -> UploadedObject:

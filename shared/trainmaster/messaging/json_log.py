@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Final
 
+REFUSED_CALL: Final = "refused_call"
+"""Field `action` of entries about calls that Google refuses and an operator can repair. infra/ has an alert for it."""
 _FIELDS: Final = ("job_id", "event", "rule", "action", "reason", "duplicate")
 _context: ContextVar[dict[str, str] | None] = ContextVar("log_context", default=None)
 

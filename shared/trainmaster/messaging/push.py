@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.messaging import json_log, topics
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def serve(request: Request, function: str, handle: Callable[[Message], object], 
         except RecursionError:
             return _dead_letter(message, function, "the message is nested too deeply", bus)
         except TemporaryError as error:
-            _log.warning("message will be redelivered: %s", error)
+            refused = {"action": json_log.REFUSED_CALL} if isinstance(error, RefusedError) else {}
+            _log.warning("message will be redelivered: %s", error, extra=refused)
             return "try again later", 503
         except Exception:
             _log.exception("%s failed on message %s", function, message.message_id)

@@ -30,7 +30,7 @@ from trainmaster.ports.services import (
     Tokens,
     UnknownTokenError,
 )
-from trainmaster.ports.store import LOST_PEERS_PAGE, Incidents, JobQueries, Leases, Ledgers, States, Store
+from trainmaster.ports.store import ENDS_READ, Incidents, JobQueries, Leases, Ledgers, States, Store
 from trainmaster.ports.store_values import (
     AdmissionToken,
     AlreadyRecordedError,
@@ -44,7 +44,7 @@ from trainmaster.ports.store_values import (
 )
 
 __all__ = [
-    "LOST_PEERS_PAGE",
+    "ENDS_READ",
     "Access",
     "AddressBook",
     "AdmissionToken",

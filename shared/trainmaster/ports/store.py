@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
+from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState, Label
-from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.reconcile.zone_order import Stockout
 from trainmaster.core.transitions.change import Change
 from trainmaster.ports.store_values import (
@@ -22,8 +23,8 @@ from trainmaster.ports.store_values import (
     Rejection,
 )
 
-LOST_PEERS_PAGE: Final = 10
-"""Peers in the first page of `Store.lost_peers`. The second one has all others."""
+ENDS_READ: Final = 3
+"""Ends of a round that a verdict reads: the first, perhaps another report of it, and one of another member."""
 
 
 class States(Protocol):
@@ -31,15 +32,6 @@ class States(Protocol):
 
     def load(self, job_id: str, replica: str | None = None) -> Loaded | None:
         """Return the job, and the replica with the key `replica` if there is one. None: there is no such job."""
-        ...
-
-    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
-        """Yield pages of the replica's peers that were away after `since` because of a loss of their own.
-
-        `since` None: at any time in the attempt. Peers whose VM was lost or rebooted, or whose program stalled, come
-        before peers whose program failed. A peer may appear in both groups. Each page is read when the caller requests
-        it, and may be empty.
-        """
         ...
 
     def load_attempt(self, job_id: str) -> Loaded | None:
@@ -64,6 +56,10 @@ class States(Protocol):
         """Return how many replicas of the attempt are in one of these states."""
         ...
 
+    def count_ready_for(self, job_id: str, round_key: str) -> int:
+        """Return how many members are ready for this round (`Replica.ready_for`)."""
+        ...
+
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Let the job's ledger entries and replicas be deleted after `at`. Idempotent.
 
@@ -85,6 +81,10 @@ class Ledgers(Protocol):
 
     def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
         """Return the job's ledger entries with `at` not before `moment`, in the order of their commits."""
+        ...
+
+    def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
+        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence.round_key`), by rank and time."""
         ...
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from trainmaster.core.events import ChargeExplained, ReplicaEvent
+from trainmaster.core.events import MemberMissing, ReplicaEvent
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import State
-from trainmaster.core.reporting.explain import condense, is_news, next_steps
+from trainmaster.core.reporting.explain import condense, next_steps, one_per_round
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.presentation.job_view import timestamp
 
@@ -21,9 +21,9 @@ def explanation(state: State, entries: Sequence[LedgerEntry], pending: Sequence[
 
     `state`: the job and the replicas of its current attempt. `entries`: its ledger. `pending`: keys of the entries
     whose effects are not confirmed. `wait`: why the job is not admitted. Ignored events and long series of capacity
-    errors are left out, as `trainmaster why` leaves them out.
+    errors are left out, and each round has one decision, as `trainmaster why` leaves them out.
     """
-    condensed = condense(entry for entry in entries if is_news(entry))
+    condensed = condense(one_per_round(entries))
     return {
         "state": state.job.state.value,
         "decisions": [_decision(entry, omitted) for entry, omitted in condensed],
@@ -53,7 +53,7 @@ def _decision(entry: LedgerEntry, omitted: int) -> Json:
 
 def _replica_of(entry: LedgerEntry) -> str:
     """Return `worker-0` for an event about one replica, else an empty string."""
-    if isinstance(entry.event, ChargeExplained):
+    if isinstance(entry.event, MemberMissing):
         return str(entry.event.replica_id)
     return str(entry.event.subject.replica_id) if isinstance(entry.event, ReplicaEvent) else ""
 

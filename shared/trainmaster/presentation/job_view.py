@@ -180,7 +180,6 @@ def _replica_view(job: Job, replica: Replica) -> View:
         "vmGeneration": replica.vm_generation,
         "restarts": _budget_view(replica.restarts_used, RESTARTS_MAX),
         "replaced": replica.replaced,
-        "collateral": replica.collateral,
     }
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from tests.e2e.conftest import MANY_STEPS, Lab
 from trainmaster.core.decisions import Reason
-from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 
@@ -61,7 +60,7 @@ def synchronous_job(lab: Lab) -> str:
         pytest.param(digits, "epoch 2/", id="tensorflow", marks=pytest.mark.heavy),
     ],
 )
-def test_peers_charged_before_a_vm_loss_is_known_are_refunded(
+def test_loss_that_becomes_known_after_its_peers_exits_costs_nobody_a_restart(
     lab: Lab, submit: Callable[[Lab], str], word: str
 ) -> None:
     """In synchronous training, the exits of the peers are judged before the loss of the VM becomes known."""
@@ -70,18 +69,13 @@ def test_peers_charged_before_a_vm_loss_is_known_are_refunded(
     lab.until(lambda: word in lab.console(job_id, CHIEF), 90)
     with lab.stopped("maintenance", "provision", and_then=signal.SIGKILL):
         lab.faults.crash(vm_name(job_id, WORKER_1))
-        judged = (ReplicaState.RESTARTING, ReplicaState.HELD)
-        lab.until(lambda: all(lab.replica(job_id, replica_id).state in judged for replica_id in (CHIEF, WORKER_0)), 60)
-        charged = [lab.replica(job_id, replica_id).restarts_used for replica_id in (CHIEF, WORKER_0)]
-        assert sum(charged) >= 1, (
-            "the first peer to exit was charged, because no cause was known; both, if they exited together"
-        )
+        lab.until(lambda: lab.state(job_id).job.round.is_held, 60)
         assert lab.replica(job_id, WORKER_1).vm_generation == 1, "the loss is not known yet"
     state = lab.wait_for_success(job_id, 200)
     assert [replica.restarts_used for replica in state.replicas] == [0, 0, 0], lab.story(job_id)
     assert [replica.replaced for replica in state.replicas] == [0, 0, 1]
     loss = next(entry for entry in lab.decisions(job_id) if entry.decision.action.kind == "replace_vm")
     assert loss.decision.reason in (Reason.HOST_ERROR, Reason.GONE)
-    refunds = [entry for entry in lab.decisions(job_id) if entry.decision.reason is Reason.CHARGE_EXPLAINED]
-    assert len(refunds) == sum(charged), lab.story(job_id)
-    assert all("refunded" in entry.decision.text for entry in refunds)
+    verdicts = [entry.decision.text for entry in lab.decisions(job_id) if entry.decision.action.kind == "begin_round"]
+    assert len(verdicts) == 1, lab.story(job_id)
+    assert "VM of worker 1" in verdicts[0]

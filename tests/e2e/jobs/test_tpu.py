@@ -213,7 +213,7 @@ def test_slices_get_each_others_addresses_after_a_replacement(tpus: TpuLab) -> N
     tpus.until(lambda: {replica.state for replica in tpus.state(job_id).replicas} == {ReplicaState.RUNNING}, 150)
     all_are_told(tpus.vm(job_id, first).address)
     assert [replica.restarts_used for replica in tpus.state(job_id).replicas] == [0, 0], (
-        "no restart is charged for a collateral exit"
+        "the loss of the other slice is free for both"
     )
     tpus.cancel(job_id)
 

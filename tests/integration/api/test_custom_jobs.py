@@ -97,9 +97,9 @@ def test_failed_custom_job_has_error_code_by_cause(api: Api, world: World, cause
         error = {"type": "DownloadError", "message": "m", "frame": ""}
         exit_ = {"cause": cause, "exit_status": 1} if cause == "process" else {"cause": cause, "error": error}
         world.send("replica-exit", CHIEF, **exit_)
+        world.deliver()
         if world.has_ended:
             break
-        world.deliver()
     ended = get(api, created)
     assert ended["state"] == "JOB_STATE_FAILED"
     assert ended["error"]["code"] == code  # type: ignore[index]

@@ -102,7 +102,7 @@ def test_marks_and_attempts_equal_a_fold_of_the_ledger(browser: Browser) -> None
     history = world.history
     timeline = read_timeline(history, world.now)
     kinds = {mark.kind for mark in timeline.marks}
-    assert {MarkKind.EXIT, MarkKind.PREEMPTION, MarkKind.MAINTENANCE, MarkKind.HELD} <= kinds
+    assert {MarkKind.EXIT, MarkKind.PREEMPTION, MarkKind.MAINTENANCE} <= kinds
     with opened(browser, world) as (page, _):
         page.goto("/jobs/digits_1")
         names = page.locator("svg.timeline a").evaluate_all("marks => marks.map(m => m.getAttribute('aria-label'))")

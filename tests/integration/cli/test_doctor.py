@@ -84,6 +84,7 @@ def google() -> FakeGoogle:
         {"metric": "SECURITY_POLICIES", "usage": 3.0, "limit": 3.0},
     ]
     responses = {"/zones": (200, zones), f"/regions/{REGION}": (200, {"name": REGION, "quotas": quotas})}
+    responses |= {"/aggregated/instances": (200, {"items": {}}), "/nodes": (200, {}), "/queuedResources": (200, {})}
     return FakeGoogle(responses)
 
 
@@ -114,6 +115,7 @@ def installation(
         "TRAINMASTER_BUCKET": project,
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"worker@{project}.iam.gserviceaccount.com",
         "TRAINMASTER_COMPUTE_ENDPOINT": compute,
+        "TRAINMASTER_TPU_ENDPOINT": compute,
         "PUBSUB_EMULATOR_HOST": pubsub_emulator,
         "FIRESTORE_EMULATOR_HOST": firestore_emulator,
         "STORAGE_EMULATOR_HOST": f"http://{storage_emulator}",

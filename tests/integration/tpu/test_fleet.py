@@ -333,6 +333,24 @@ def test_metric_is_what_the_first_host_wrote(tpus: EmulatorWorld, job: Job, allo
     assert tpus.fleet.reported_metric(vm) == text
 
 
+WRITE_HEARTBEAT = """
+url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance flavor=Metadata-Flavor:Google
+worker=$(curl -s -H $flavor $url/attributes/agent-worker-number)
+time="2026-11-21T03:0$((9 - worker)):00Z"
+test $worker = 3 || curl -sf -X PUT --data "$time" -H $flavor $url/guest-attributes/trainmaster/heartbeat
+echo written; sleep 600
+"""
+
+
+def test_heartbeat_of_a_slice_is_the_oldest_that_its_hosts_have_written(tpus: EmulatorWorld) -> None:
+    job = a_tpu_job(FOUR_HOSTS)
+    metadata = {**a_metadata(WRITE_HEARTBEAT), "enable-guest-attributes": "TRUE"}
+    assert tpus.fleet.create(job, a_create(job), metadata) == Created()
+    (vm,) = listed(tpus.fleet, job)
+    eventually(lambda: sum("written" in log for log in tpus.slices.logs(vm.name)) == 4, 30)
+    assert tpus.fleet.last_heartbeat(vm) == datetime(2026, 11, 21, 3, 7, tzinfo=UTC)
+
+
 def test_metric_of_a_deleted_slice_is_unknown(tpus: EmulatorWorld, job: Job) -> None:
     vm = create_slice(tpus.fleet, job)
     assert tpus.fleet.delete(vm)

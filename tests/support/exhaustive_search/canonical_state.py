@@ -1,9 +1,9 @@
 """A digest of a state that is equal for states with the same future.
 
-The rules compare moments with each other (for example whether a peer was lost before or after an incarnation began),
-and with the time windows of `core.timeouts`. Each moment is therefore replaced by its rank among all moments of
-the state, and by which of these windows have passed since. Instance ids are replaced by name and zone, because they
-depend on how many VMs were created before.
+The rules compare moments with each other (for example which member of a round ended first), and with the time windows
+of `core.timeouts`. Each moment is therefore replaced by its rank among all moments of the state, and by which of these
+windows have passed since. Instance ids are replaced by name and zone, because they depend on how many VMs were created
+before.
 """
 
 from __future__ import annotations
@@ -16,22 +16,19 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.actions import Ignore
-from trainmaster.core.model.job import Job, LastRerun
-from trainmaster.core.model.replica import PastIncarnation, Replica
-from trainmaster.core.rules.reactivation import replicas_to_reactivate
-from trainmaster.core.timeouts import EARLY_NOTICE_MAX, EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF, LOSS_REPORT_DELAY_MAX
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.round import Round
 from trainmaster.flows.provisioning.reconciliation import LEASE_S
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore
 
-WINDOWS: Final = (
-    EARLY_NOTICE_MAX, EXIT_REPORT_DELAY_MAX, INDEPENDENCE_PROOF, LOSS_REPORT_DELAY_MAX, timedelta(seconds=LEASE_S)
-)  # fmt: skip
+WINDOWS: Final = (timedelta(seconds=LEASE_S),)
 """The windows that can pass during a search. The others are at least fifteen minutes long."""
-CONSTANT: Final = ("spec_json", "plan", "version", "last_rerun", "past")
+CONSTANT: Final = ("spec_json", "plan", "version", "round", "restarts")
 """Fields that are equal in all states of a search, that only count writes, or that are compared separately."""
 
-Stored = Job | LastRerun | Replica | PastIncarnation
+Stored = Job | Round | Replica
 
 _LOST_VM_ID: Final = re.compile(r"-[^-]+-lost$")
 """The part of a loss's key that depends on how many VMs were created before."""
@@ -45,20 +42,24 @@ def canonical_digest(store: MemoryStore, fleet: MemoryFleet, job_id: str, now: d
     job, replicas = loaded.state.job, loaded.state.replicas
     vms = fleet.list_vms(job_id)
     vm_by_id = {vm.instance_id: (vm.name, vm.zone) for vm in vms}
-    past = [ended for replica in replicas for ended in replica.past]
-    moments = sorted({at for item in (job, job.last_rerun, *replicas, *past) for at in _moments(item)})
+    ledger = store.ledger(job_id)
+    stored: tuple[Stored, ...] = (job, job.round, *replicas)
+    ends = {entry.ended_at for entry in ledger if entry.ended_at}
+    moments = sorted(ends | {at for item in stored for at in _moments(item)})
     ages = {at: (rank, _passed_windows(at, now)) for rank, at in enumerate(moments)}
     is_leased = store.copy().take_lease(job_id, now, now) is None
     state = (
         is_leased,
         _canonical(job, ages, vm_by_id),
-        _canonical(job.last_rerun, ages, vm_by_id),
+        _canonical(job.round, ages, vm_by_id),
         [_canonical(replica, ages, vm_by_id) for replica in replicas],
-        [[_canonical(ended, ages, vm_by_id) for ended in replica.past] for replica in replicas],
-        [replica.key for replica in replicas_to_reactivate(loaded.state)],
+        [replica.restarts_used for replica in replicas],
         sorted(
-            (_LOST_VM_ID.sub("-lost", entry.key), entry.is_pending, isinstance(entry.decision.action, Ignore))
-            for entry in store.ledger(job_id)
+            (
+                *(_LOST_VM_ID.sub("-lost", entry.key), entry.is_pending, isinstance(entry.decision.action, Ignore)),
+                *(entry.round or "", entry.rank or 0, repr(ages[entry.ended_at]) if entry.ended_at else ""),
+            )
+            for entry in ledger
         ),
         sorted((vm.name, vm.vm_generation, vm.zone, vm.status, repr(vm.directive)) for vm in vms),
         other_state,

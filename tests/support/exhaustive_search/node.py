@@ -57,6 +57,10 @@ class Node:
     """The last incarnation that each VM has started. A VM is identified by "NAME/VM GENERATION"."""
     running: dict[str, Key] = field(default_factory=dict)
     """The incarnation that each VM is running."""
+    held: dict[str, Key] = field(default_factory=dict)
+    """The round that each VM has reported ready under `hold`."""
+    ended: dict[str, tuple[Key, str]] = field(default_factory=dict)
+    """The last incarnation of each VM that ended by itself, and its exit, until a newer one starts."""
 
     def copy(self) -> Node:
         return replace(
@@ -65,6 +69,8 @@ class Node:
             fleet=self.fleet.copy(),
             started=dict(self.started),
             running=dict(self.running),
+            held=dict(self.held),
+            ended=dict(self.ended),
         )
 
     def add_pending(self, message: Message) -> None:

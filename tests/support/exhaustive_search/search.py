@@ -11,7 +11,7 @@ interleavings between them.
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,7 +31,6 @@ from tests.support.exhaustive_search.node import (
     Node,
     SearchResult,
 )
-from trainmaster.core.actions import ReactivateReplica
 from trainmaster.core.ledger import replay
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX
 from trainmaster.core.model.vm import DirectiveAction, Vm, VmStatus
@@ -72,7 +71,11 @@ class Search:
         return result
 
     def _digest(self, node: Node) -> bytes:
-        other_state = (node.allowance, node.pending, sorted(node.started.items()), sorted(node.running.items()))
+        other_state = (
+            node.allowance,
+            node.pending,
+            *(sorted(part.items()) for part in (node.started, node.running, node.held, node.ended)),
+        )
         now = START + timedelta(seconds=node.ticks)
         return canonical_digest(node.store, node.fleet, self._job_id, now, other_state)
 
@@ -139,13 +142,11 @@ class Search:
             return
         key = (directive.attempt, directive.incarnation)
         running = node.running.get(vm_id)
-        if key > node.started.get(vm_id, (0, 0)) and (directive.action is DirectiveAction.RUN or running):
-            after = node.copy()
-            after.running.pop(vm_id, None)
-            if directive.action is DirectiveAction.RUN:
-                after.started[vm_id] = after.running[vm_id] = key
-                after.add_pending((topics.VM_READY, self._event(vm, key, {})))
-            yield ("follow directive", vm_id, str(key), directive.action), after
+        is_new = key > node.started.get(vm_id, (0, 0)) and (
+            directive.action is DirectiveAction.RUN or node.held.get(vm_id) != key
+        )
+        if is_new:
+            yield ("follow directive", vm_id, str(key), directive.action), self._follow(node, vm, vm_id, key)
         if running:
             for name, exit_ in EXITS.items():
                 if exit_ is not COMPLETED and not node.allowance.failures:
@@ -154,6 +155,7 @@ class Search:
                 failures = node.allowance.failures - (exit_ is not COMPLETED)
                 after.allowance = replace(node.allowance, failures=failures)
                 del after.running[vm_id]
+                after.ended[vm_id] = (running, name)
                 after.add_pending((topics.REPLICA_EXIT, self._event(vm, running, exit_)))
                 yield (vm_id, name), after
         if node.allowance.losses:
@@ -162,6 +164,24 @@ class Search:
             after.running.pop(vm_id, None)
             after.fleet.stop(vm.name, zone=vm.zone)
             yield ("lose", vm_id), after
+
+    def _follow(self, node: Node, vm: Vm, vm_id: str, key: Key) -> Node:
+        """Return the node after the agent has read a directive: it ends an older program, reports, and may start."""
+        after = node.copy()
+        after.running.pop(vm_id, None)
+        if after.held.get(vm_id) != key:
+            details: Exit = {}
+            if (ended := after.ended.get(vm_id)) is not None:
+                (attempt, incarnation), name = ended
+                at = START.isoformat()
+                details["ended"] = {"attempt": attempt, "incarnation": incarnation, "at": at, **EXITS[name]}
+            after.add_pending((topics.VM_READY, self._event(vm, key, details)))
+        if vm.directive and vm.directive.action is DirectiveAction.RUN:
+            after.started[vm_id] = after.running[vm_id] = key
+            after.ended.pop(vm_id, None)
+        else:
+            after.held[vm_id] = key
+        return after
 
     def _event(self, vm: Vm, key: Key, details: Exit) -> str:
         body = {
@@ -190,12 +210,10 @@ class Search:
             raise ViolationError("I9: the ledger's fold is not the stored state")
         if loaded.state.job.budgets.reruns_used > RERUNS_MAX:
             raise ViolationError(f"I3: {loaded.state.job.budgets}")
-        actions = [entry.decision.action for entry in ledger]
-        reactivated = Counter(action.replica for action in actions if isinstance(action, ReactivateReplica))
-        for replica in loaded.state.replicas:
-            ended = replica.restarts_used + replica.collateral + replica.replaced + reactivated[replica.key]
-            if replica.incarnation != 1 + ended or replica.restarts_used > RESTARTS_MAX:
-                raise ViolationError(f"I3: {replica}")
+        if any(replica.restarts_used > RESTARTS_MAX for replica in loaded.state.replicas):
+            raise ViolationError(f"I3: {loaded.state.replicas}")
+        if len(set(node.running.values())) > 1:
+            raise ViolationError(f"F1: programs of two rounds run: {node.running}")
         running_vms = [vm_id.rpartition("/")[0] for vm_id in node.running]
         if len(set(running_vms)) != len(running_vms):
             raise ViolationError(f"I5: two programs of one replica: {node.running}")

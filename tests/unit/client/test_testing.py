@@ -64,6 +64,25 @@ def test_exhausted_restarts_fail_the_job_with_the_reason(installation: Installat
     assert "Job failed." in [line.message for line in installation.client.logs(job)]
 
 
+def test_round_begins_by_itself_unless_it_awaits_a_vm(installation: Installation) -> None:
+    job = submit(installation)
+    installation.start(job)
+    installation.exit(job, "worker-1", 0)
+    installation.exit(job, "worker-0", 1)  # the completed worker is recalled on another VM
+    with pytest.raises(PermanentError, match="digits_1: no program of worker-0 runs; call `start` first"):
+        installation.exit(job, "worker-0", 1)
+    installation.start(job)
+    installation.exit(job, "worker-0", 1)
+    installation.exit(job, "worker-0", 1)
+    installation.preempt(job, "worker-1")
+    installation.exit(job, "worker-0", 1)  # while it stops, because of the lost peer: not charged
+    installation.start(job)
+    installation.exit(job, "chief-0", 0)
+    texts = [decision.text for decision in installation.client.why(job).decisions if decision.rule == 10]
+    assert [re.findall(r"Restart \d of 5", text) for text in texts] == [[f"Restart {n} of 5"] for n in (1, 2, 3)]
+    assert installation.client.wait(job).state == "SUCCEEDED"
+
+
 def test_cancelled_job_ends(installation: Installation) -> None:
     job = submit(installation)
     installation.client.cancel(job)

@@ -185,11 +185,13 @@ def test_cache_asks_once_for_the_same_and_keeps_no_error() -> None:
 
 
 def restart(site: Site) -> None:
-    """End the program of worker 0, and start its next incarnation 120 s later."""
+    """End the program of worker 0, and start the next round 120 s later: this long its VM takes to stop."""
     world = site.world
     world.kill(WORKER_0)
+    ready_at = world.now + timedelta(seconds=120)
+    world.silent = {WORKER_0}
     world.deliver()
-    world.wait(120)
+    world.now = ready_at - timedelta(seconds=1)
     world.send("vm-ready", WORKER_0)
     world.deliver()
     world.wait(600)
@@ -225,7 +227,7 @@ def test_charts_of_roles_show_when_a_replica_did_not_run(site: Site) -> None:
     assert bands(site.text(PATH), "interrupted") == []
     restart(site)
     ((_, _, words),) = bands(site.text(PATH), "interrupted")
-    assert words.startswith("worker 0 did not run: ")
+    assert words.startswith("chief 0, worker 0, worker 1 did not run: "), "the members of a round stop together"
     assert "times at which a replica was restarting" in site.text(PATH)
 
 

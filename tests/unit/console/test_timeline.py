@@ -23,7 +23,7 @@ def timeline_of(world: World, *, with_all: bool = False) -> Timeline:
 
 
 def preempted_world() -> World:
-    world = World()
+    world = World(silent={WORKER_1})
     world.start_running()
     world.wait(1000)
     world.send("maintenance", WORKER_1, cause="preemption")
@@ -94,7 +94,7 @@ def test_drawing_keeps_bars_within_the_image() -> None:
     for lane in drawn.lanes:
         assert all(bar.x > 0 and bar.x + bar.width <= drawn.width for bar in lane.bars)
     assert dict(drawn.symbols).keys() == {"preemption"}
-    assert set(drawn.legend) == {"starting", "running", "replacing"}
+    assert set(drawn.legend) == {"starting", "running", "replacing", "held"}, "its peers wait for the next VM"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,11 @@ class CountingStore(MemoryStore):
         super().__init__()
         self.whole = 0
         self.entries_read = 0
+        self.single = 0
+
+    def entry(self, job_id: str, key: str) -> LedgerEntry | None:
+        self.single += 1
+        return super().entry(job_id, key)
 
     def ledger(self, job_id: str) -> tuple[LedgerEntry, ...]:
         self.whole += 1
@@ -134,9 +139,17 @@ def test_ledger_cache_reads_a_ledger_once_and_then_what_is_new() -> None:
     world.kill(WORKER_0)
     assert cache.entries("digits_1", has_ended=False) == world.store.ledger_since("digits_1", at(-1))
     world.deliver()
-    assert cache.entries("digits_1", has_ended=False)[-1].done_at is not None, "a confirmation is seen"
+    known = cache.entries("digits_1", has_ended=False)
+    assert known[-1].done_at is not None, "a confirmation is seen"
+    of_restart = 1 + len(world.replicas) + 1  # the exit, what every member of the next round reports, and the verdict
+    assert len(known) > 2 * of_restart
+    store.entries_read = 0
+    for _ in range(10):
+        cache.entries("digits_1", has_ended=False)
+    assert store.entries_read == 10 * of_restart, "those of the last minute"
     store.entries_read = 0
     world.wait(OVERLAP.total_seconds() + 60)
+    clock[0] = OVERLAP.total_seconds() + 60
     for _ in range(10):
         cache.entries("digits_1", has_ended=False)
     assert store.entries_read <= 10
@@ -163,6 +176,32 @@ def test_ledger_cache_reads_the_last_minute_again_only_while_its_entries_may_gro
     clock[0] = 71.0
     cache.entries("digits_1", has_ended=False)
     assert store.entries_read == 0
+
+
+def test_ledger_cache_reads_one_pending_entry_while_a_round_waits_for_its_last_vm() -> None:
+    store, clock = CountingStore(), [0.0]
+    world = World(store=store, silent={WORKER_1})
+    cache = LedgerCache(store, lambda: clock[0])
+    world.start_running()
+    world.wait(1000)
+    for replica_id in (CHIEF, WORKER_0, WORKER_1):
+        world.send("maintenance", replica_id, cause="preemption")
+    world.deliver()
+    world.wait(60)
+    for replica_id in (CHIEF, WORKER_0):
+        world.send("vm-ready", replica_id)
+    world.deliver()
+    assert sum(entry.is_pending for entry in cache.entries("digits_1", has_ended=False)) > 1
+    clock[0] = 2 * OVERLAP.total_seconds()
+    store.single = 0
+    cache.entries("digits_1", has_ended=False)
+    cache.entries("digits_1", has_ended=False)
+    assert store.single == 2
+    world.wait(clock[0])
+    world.send("vm-ready", WORKER_1)
+    world.deliver()
+    assert not world.job.round.is_held
+    assert cache.entries("digits_1", has_ended=False) == world.ledger, "all confirmations are seen"
 
 
 def test_ledger_cache_sees_an_entry_that_is_committed_a_minute_after_its_time() -> None:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_charged_exit, a_job, a_lost_vm, a_replica, a_state, at
+from tests.support import jobs
+from tests.support.alone import a_job, a_state
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at
 from trainmaster.core.actions import (
     Action,
     BeginRunning,
@@ -15,7 +17,6 @@ from trainmaster.core.actions import (
     ContinueProvisioning,
     DeleteJob,
     FailJob,
-    HoldReplica,
     Ignore,
     MarkReady,
     ReplaceVm,
@@ -27,7 +28,7 @@ from trainmaster.core.actions import (
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import Budgets, Job, JobState, Label, State
-from trainmaster.core.model.replica import PAST_KEPT, Replica, ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.tuning import TrialOf, Tuning
 from trainmaster.core.transitions.change import Change, Effect, IllegalTransitionError
 from trainmaster.core.transitions.edges import JOB_EDGES, REPLICA_EDGES
@@ -36,8 +37,7 @@ NOW = at(100)
 RUNNING = a_state()
 PREPARING = a_state(job=a_job(JobState.PREPARING))
 SUCCEEDED = a_state(job=a_job(JobState.SUCCEEDED))
-EXIT = a_charged_exit(90, started_at=at(20))
-RESTART = RestartReplica("1-worker-0", EXIT, Budget.RESTARTS, "1001")
+RESTART = RestartReplica("1-worker-0", Budget.RESTARTS, "1001")
 
 
 def change(state: State | None, action: Action) -> Change:
@@ -56,8 +56,7 @@ def test_ignored_event_changes_nothing() -> None:
 
 def test_restart_is_the_next_incarnation_on_the_same_vm_and_is_charged() -> None:
     (replica,) = change(RUNNING, RESTART).replicas
-    assert (replica.incarnation, replica.vm_generation, replica.restarts_used, replica.lost_at) == (2, 1, 1, NOW)
-    assert (replica.past, replica.previous) == ((EXIT,), EXIT)
+    assert (replica.incarnation, replica.vm_generation, replica.restarts) == (2, 1, (NOW,))
 
 
 def test_free_restart_is_not_charged() -> None:
@@ -65,42 +64,38 @@ def test_free_restart_is_not_charged() -> None:
     assert replica.restarts_used == 0
 
 
-def test_held_replica_counts_as_collateral_and_is_not_charged() -> None:
-    (replica,) = change(RUNNING, HoldReplica("1-chief-0", "1-worker-0", "1001")).replicas
-    assert (replica.incarnation, replica.restarts_used, replica.collateral) == (2, 0, 1)
-    assert (replica.lost_at, replica.past) == (None, ()), "it is no loss of its own"
-
-
 def test_replaced_vm_is_the_next_generation_and_is_not_charged() -> None:
-    (replica,) = change(RUNNING, ReplaceVm("1-worker-0", a_lost_vm())).replicas
+    (replica,) = change(RUNNING, ReplaceVm("1-worker-0")).replicas
     assert (replica.incarnation, replica.vm_generation, replica.restarts_used, replica.replaced) == (2, 2, 0, 1)
     assert replica.instance_id is None
 
 
 def test_exit_names_the_vm_of_a_replica_that_was_not_reported_ready() -> None:
     waiting = a_state(a_replica(WORKER_0, ReplicaState.WAITING))
-    held = change(waiting, HoldReplica("1-worker-0", "1-chief-0", "4711"))
+    restarted = change(waiting, replace(RESTART, instance_id="4711"))
     rerun = change(waiting, RerunJob(Budget.RERUNS, reporter="1-worker-0", reporter_vm="4711"))
-    vm_ids = {replica.key: replica.instance_id for changed in (held, rerun) for replica in changed.replicas}
+    vm_ids = {replica.key: replica.instance_id for changed in (restarted, rerun) for replica in changed.replicas}
     assert (vm_ids["1-worker-0"], vm_ids["2-worker-0"]) == (None, "4711"), "the previous attempt is not changed"
-    assert change(waiting, RESTART).replicas[0].instance_id == "1001"
-    assert held.replicas[0].instance_id == "4711"
+    assert restarted.replicas[0].instance_id == "4711"
 
 
-def test_replica_keeps_its_latest_past_incarnations() -> None:
-    past = tuple(a_charged_exit(number, number, back_at=at(number)) for number in range(1, PAST_KEPT + 1))
-    state = a_state(a_replica(WORKER_0, incarnation=PAST_KEPT + 1, past=past))
-    (replica,) = change(state, RestartReplica("1-worker-0", replace(EXIT, number=11), Budget.FREE, "1001")).replicas
-    assert replica.past == (*past[1:], replace(EXIT, number=11))
-
-
-def test_ready_replica_stores_time_and_vm_and_triggers_provisioning_for_held_peers() -> None:
-    down = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50), past=(a_charged_exit(),))
-    ready = change(a_state(down), MarkReady("1-worker-0", "4711", at(60)))
+def test_ready_replica_stores_time_and_vm() -> None:
+    down = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
+    ready = change(a_state(down), MarkReady("1-worker-0", "4711"))
     (replica,) = ready.replicas
     assert (replica.state, replica.ready_at, replica.instance_id) == (ReplicaState.RUNNING, NOW, "4711")
-    assert (replica.started_at, replica.past) == (at(60), (a_charged_exit(back_at=at(60)),))
-    assert ready.effects == (Effect.PROVISION,)
+    assert ready.effects == ()
+
+
+def test_rerun_of_a_synchronous_job_holds_its_first_round() -> None:
+    rerun = changed_job(jobs.a_state(), RerunJob(Budget.RERUNS, quick_failure="1-worker-0"))
+    assert (rerun.round.number, rerun.round.is_held, rerun.round.quick_failures) == (1, True, 1)
+
+
+def test_loss_that_moves_the_job_to_another_zone_ends_its_round() -> None:
+    state = jobs.a_state(job=jobs.a_job(JobState.PREPARING))
+    moved = changed_job(state, ContinueProvisioning(1, 1, lost="1-worker-0"))
+    assert (moved.zone, moved.round.number, moved.round.is_held) == ("us-central1-b", 2, True)
 
 
 def test_rerun_is_a_new_attempt_of_every_replica_on_the_existing_vms() -> None:
@@ -193,9 +188,9 @@ def test_action_without_an_edge_raises(state: State | None, action: Action) -> N
         change(state, action)
 
 
-def test_every_state_has_an_edge_but_the_end_states_of_a_job() -> None:
+def test_every_state_has_an_edge_but_the_end_states() -> None:
     assert {source for source, _ in JOB_EDGES} == {JobState.QUEUED, JobState.PREPARING, JobState.RUNNING}
-    assert {source for source, _ in REPLICA_EDGES} == set(ReplicaState)
+    assert {source for source, _ in REPLICA_EDGES} == {*ReplicaState} - {ReplicaState.COMPLETED}
 
 
 def test_applied_change_replaces_what_was_loaded() -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from tests.support import alone
 from tests.support.decisions import action_of
-from tests.support.jobs import CHIEF, WORKER_0, a_job, a_plan, a_replica, a_state, an_incarnation, at
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, an_incarnation, at
 from trainmaster.core.actions import ReplaceVm
 from trainmaster.core.decisions import Reason, Rule
 from trainmaster.core.events import VmLost
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import Round
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.heartbeat import find_silent_agents, heartbeats_to_read
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.timeouts import AGENT_TIMEOUT, HEARTBEATS_READ_MAX
+from trainmaster.core.timeouts import AGENT_TIMEOUT, ALL_AGENTS_TIMEOUT, HEARTBEATS_READ_MAX, HELD_AGENT_TIMEOUT
 
 READY = at(10)
 SECOND = timedelta(seconds=1)
@@ -67,8 +70,8 @@ def test_boot_of_the_vm_restarts_the_time() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"status": VmStatus.STOPPING}, {"status": VmStatus.CREATING}, {"instance_id": "another"}, {"is_tpu": True}],
-    ids=["stopping", "creating", "another VM of that name", "TPU node"],
+    [{"status": VmStatus.STOPPING}, {"status": VmStatus.CREATING}, {"instance_id": "another"}],
+    ids=["stopping", "creating", "another VM of that name"],
 )
 def test_heartbeat_of_a_vm_that_is_not_the_running_one_is_not_read(changes: dict[str, object]) -> None:
     first, *others = vms_of(RUNNING)
@@ -88,6 +91,50 @@ def test_heartbeats_of_a_job_that_does_not_run_are_not_read(state: JobState) -> 
     assert heartbeats_to_read(changed, vms_of(changed), NOW) == ()
 
 
+def test_heartbeats_of_tpu_nodes_are_read_every_ten_minutes() -> None:
+    """Jobs with TPU nodes are reconciled every minute. Hosts may not know the id of their node."""
+    vms = tuple(replace(vm, is_tpu=True, instance_id="node") for vm in vms_of(RUNNING))
+    read = [len(heartbeats_to_read(RUNNING, vms, NOW + minute * timedelta(minutes=1))) for minute in range(20)]
+    assert sorted(read) == [0] * 18 + [len(vms)] * 2
+
+
+HELD_AT = NOW + timedelta(hours=1)
+
+
+def a_held_state(*ready: ReplicaId) -> State:
+    """Return the state whose second round is held since `HELD_AT`."""
+    job = replace(RUNNING.job, round=Round(2, is_held=True, ordered_at=HELD_AT))
+    replicas = (
+        replace(replica, incarnation=2, ready_at=HELD_AT) if replica.replica_id in ready else replica
+        for replica in RUNNING.replicas
+    )
+    return State(job, tuple(replicas))
+
+
+def silent_after(state: State, held_for: timedelta, last: datetime = HELD_AT) -> list[ReplicaId]:
+    """Return the replicas that are lost if no agent has written a heartbeat since `last`."""
+    now = HELD_AT + held_for
+    read = heartbeats_to_read(state, vms_of(state), now)
+    heartbeats = {vm.instance_id: last for _, vm in read}
+    return [loss.replica.replica_id for loss in find_silent_agents(state.job, read, heartbeats, now)]
+
+
+def test_held_round_waits_five_minutes_for_a_silent_agent_and_no_longer() -> None:
+    state = a_held_state(CHIEF, WORKER_1)
+    assert silent_after(state, HELD_AGENT_TIMEOUT - SECOND) == []
+    assert silent_after(state, HELD_AGENT_TIMEOUT) == [WORKER_0]
+    assert silent_after(state, HELD_AGENT_TIMEOUT, HELD_AT + SECOND) == [], "its set-up takes long"
+
+
+def test_all_agents_that_a_held_round_waits_for_are_lost() -> None:
+    """Neither reports nor heartbeats arrive: two signs that the VMs hang."""
+    assert silent_after(a_held_state(CHIEF), HELD_AGENT_TIMEOUT) == [WORKER_0, WORKER_1]
+
+
+def test_held_round_restarts_the_time_of_an_agent_that_was_silent_before() -> None:
+    assert silent_after(a_held_state(CHIEF, WORKER_1), timedelta(0), NOW) == []
+
+
 def test_large_gang_is_read_in_parts_that_cover_it() -> None:
     large = with_ids(a_state(job=a_job(plan=a_plan(workers=HEARTBEATS_READ_MAX))))
     parts = [heartbeats_to_read(large, vms_of(large), NOW + timedelta(minutes=10 * number)) for number in range(2)]
@@ -99,29 +146,31 @@ def test_agent_is_silent_from_the_timeout_on() -> None:
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
     silent_id, *other_ids = [vm.instance_id for _, vm in read]
     heartbeats = dict.fromkeys(other_ids, NOW)
-    assert find_silent_agents("digits_1", read, {**heartbeats, silent_id: READY + SECOND}, NOW) == ()
-    (loss,) = find_silent_agents("digits_1", read, {**heartbeats, silent_id: READY}, NOW)
+    assert find_silent_agents(RUNNING.job, read, {**heartbeats, silent_id: READY + SECOND}, NOW) == ()
+    (loss,) = find_silent_agents(RUNNING.job, read, {**heartbeats, silent_id: READY}, NOW)
     assert (loss.cause, loss.vm, loss.at) == (LossCause.AGENT_SILENT, read[0][1], READY)
 
 
 def test_loss_is_never_dated_before_the_replica_was_ready() -> None:
     """A heartbeat is what a program on the VM may have written, and the loss explains exits of peers."""
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)[:1]
-    (loss,) = find_silent_agents("digits_1", read, {read[0][1].instance_id: READY - timedelta(days=9)}, NOW)
+    (loss,) = find_silent_agents(RUNNING.job, read, {read[0][1].instance_id: READY - timedelta(days=9)}, NOW)
     assert loss.at == READY
 
 
 def test_unknown_heartbeat_is_not_a_loss() -> None:
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
-    assert find_silent_agents("digits_1", read, {}, NOW) == ()
+    assert find_silent_agents(RUNNING.job, read, {}, NOW) == ()
 
 
-def test_single_silent_vm_is_lost_and_a_whole_silent_gang_is_not() -> None:
+def test_single_silent_vm_is_lost_and_a_whole_silent_gang_only_after_an_hour() -> None:
     """All agents of a gang are silent if guest attributes fail, rather than because all VMs hang."""
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
     heartbeats = {vm.instance_id: READY for _, vm in read}
-    assert find_silent_agents("digits_1", read, heartbeats, NOW) == ()
-    assert len(find_silent_agents("digits_1", read[:1], heartbeats, NOW)) == 1
+    assert find_silent_agents(RUNNING.job, read, heartbeats, NOW) == ()
+    assert len(find_silent_agents(RUNNING.job, read[:1], heartbeats, NOW)) == 1
+    assert find_silent_agents(RUNNING.job, read, heartbeats, READY + ALL_AGENTS_TIMEOUT - SECOND) == ()
+    assert len(find_silent_agents(RUNNING.job, read, heartbeats, READY + ALL_AGENTS_TIMEOUT)) == len(read)
 
 
 def a_silence(incarnation: int = 1) -> VmLost:
@@ -129,14 +178,14 @@ def a_silence(incarnation: int = 1) -> VmLost:
 
 
 def test_replica_with_a_silent_agent_gets_another_vm_free_of_charge() -> None:
-    decision = judge(a_state(), a_silence(), NOW)
+    decision = judge(alone.a_state(), a_silence(), NOW)
     assert (decision.rule, decision.reason) == (Rule.VM_LOST, Reason.AGENT_SILENT)
     action = action_of(decision, ReplaceVm)
     assert not action.is_vm_taken, "nothing took a Spot VM away"
 
 
 def test_silence_of_an_ended_incarnation_is_ignored() -> None:
-    restarting = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
+    restarting = alone.a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
     assert judge(restarting, a_silence(), NOW).rule is Rule.STALE
 
 

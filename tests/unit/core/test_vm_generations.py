@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.alone import a_job, a_state
 from tests.support.decisions import summarize
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_lost_vm, a_replica, a_state, at, exited, lost, ready
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost, ready
 from trainmaster.core.actions import Budget, ContinueProvisioning, ReplaceVm, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import Event, VmLost, VmReady
@@ -105,13 +106,13 @@ def test_delivery_with_an_older_state_leaves_the_vm_of_the_newer_zone_alone() ->
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.CANCELLED])
-def test_delivery_with_an_older_state_leaves_the_vm_of_a_replica_that_was_reactivated_since_alone(
+def test_delivery_with_an_older_state_leaves_the_vm_of_a_replica_that_was_recalled_since_alone(
     state: JobState,
 ) -> None:
     """The older state desires no VM for the replica. A job that has ended desires none for ever."""
     completed = a_state(a_replica(WORKER_0, ReplicaState.COMPLETED, done_at=at(50)), job=a_job(state))
-    reactivated = a_vm(WORKER_0, vm_generation=2)
-    assert (Delete(reactivated) in steps(completed, reactivated)) is state.is_terminal
+    recalled = a_vm(WORKER_0, vm_generation=2)
+    assert (Delete(recalled) in steps(completed, recalled)) is state.is_terminal
     assert Delete(a_vm(WORKER_0)) in steps(completed, a_vm(WORKER_0))
 
 
@@ -120,7 +121,7 @@ def of_other_vm(event: VmLost | VmReady) -> Event:
     return replace(event, subject=replace(event.subject, vm=vm))
 
 
-RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
+RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
 
 
 @pytest.mark.parametrize(
@@ -156,8 +157,8 @@ def test_events_of_two_vm_generations_have_different_keys() -> None:
 
 
 def test_only_vms_that_were_taken_away_count_for_on_demand_vms() -> None:
-    taken = after(a_state(), ReplaceVm("1-worker-0", a_lost_vm(), is_vm_taken=True))
-    given_up = after(taken, ReplaceVm("1-worker-0", a_lost_vm(), is_startup_timeout=True))
+    taken = after(a_state(), ReplaceVm("1-worker-0", is_vm_taken=True))
+    given_up = after(taken, ReplaceVm("1-worker-0", is_startup_timeout=True))
     moved = after(given_up, RerunJob(Budget.FREE, zone_index=1))
     assert [replica.vms_lost for replica in moved.replicas] == [0, 1, 0]
     again = after(moved, RerunJob(Budget.FREE, lost="2-worker-0", is_vm_taken=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.support.jobs import CHIEF, a_spec
@@ -25,19 +27,31 @@ def started(size: int, **extension: object) -> CountedWorld:
     return counted
 
 
-def lose_a_vm(counted: CountedWorld, size: int) -> None:
-    """A preemption: all peers fail with it and start again after it."""
+def lose_a_vm(counted: CountedWorld, size: int, *, boots_s: float = 0.0) -> None:
+    """A preemption: all peers fail with it and are held until its replacement reports, `boots_s` later."""
     counted.world.wait(1000)
     *peers, lost = replicas(size)
+    if boots_s:
+        counted.world.silent.add(lost)
     counted.send("maintenance", lost, cause="preemption")
     for replica_id in peers:
         counted.send("replica-exit", replica_id, cause="process", exit_status=1)
     counted.deliver()
-    counted.send("vm-ready", lost)
+    if boots_s:
+        counted.world.silent.remove(lost)
+        counted.world.wait(boots_s)
+        counted.send("vm-ready", lost)
+        counted.deliver()
+    assert not counted.world.job.round.is_held
+
+
+def fail(counted: CountedWorld, failed: tuple[ReplicaId, ...]) -> None:
+    """Programs fail: the first one stops the round, and the exits of the others are only read."""
+    counted.world.wait(1000)
+    for replica_id in failed:
+        counted.send("replica-exit", replica_id, cause="process", exit_status=1)
     counted.deliver()
-    for replica_id in peers:
-        counted.send("vm-ready", replica_id)
-    counted.deliver()
+    assert not counted.world.job.round.is_held
 
 
 def end(counted: CountedWorld, size: int) -> None:
@@ -79,23 +93,75 @@ def test_operations_of_a_job_without_faults_agree_with_those_counted(size: int) 
     assert_agree(counted)
 
 
+@pytest.mark.parametrize("boots_s", [0, 90])
 @pytest.mark.parametrize("size", [3, 8, 20, 60])
-def test_operations_of_a_job_with_two_losses_agree_with_those_counted(size: int) -> None:
+def test_operations_of_a_job_with_two_losses_agree_with_those_counted(size: int, boots_s: float) -> None:
     counted = started(size)
-    lose_a_vm(counted, size)
-    lose_a_vm(counted, size)
+    lose_a_vm(counted, size, boots_s=boots_s)
+    lose_a_vm(counted, size, boots_s=boots_s)
     end(counted, size)
+    assert counted.world.job.round.number == 3
+    assert_agree(counted)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("size", [3, 8, 20, 60])
+def test_operations_of_a_job_with_failures_agree_with_those_counted(size: int, count: int) -> None:
+    counted = started(size)
+    fail(counted, replicas(size)[:count])
+    fail(counted, replicas(size)[-count:])
+    assert counted.world.job.round.number == 3
     assert_agree(counted)
 
 
 def test_operations_of_a_rerun_agree_with_those_counted() -> None:
     counted = started(20, restartJobOnWorkerRestart=True)
+    fail(counted, replicas(20)[3:4])
+    assert counted.world.job.attempt == 2
+    assert_agree(counted)
+
+
+@pytest.mark.parametrize("size", [10, 20])
+def test_one_more_failure_costs_what_is_counted_for_it(size: int) -> None:
+    counted = started(size)
+    estimate, reads, writes = computed(counted), counted.counts.reads, counted.store.writes
+    fail(counted, replicas(size))
+    more = computed(counted)
+    assert more.reads - estimate.reads == pytest.approx(counted.counts.reads - reads, rel=TOLERANCE)
+    assert more.writes - estimate.writes == pytest.approx(counted.store.writes - writes, rel=TOLERANCE)
+    assert more.invocations - estimate.invocations == 2 * size + 2, "exits, reports, and two requests"
+
+
+@pytest.mark.parametrize("gap_s", [5, 70])
+def test_members_that_report_late_request_a_provisioning_each(gap_s: float) -> None:
+    counted = started(20)
+    late = replicas(20)[10:]
+    counted.world.silent.update(late)
     counted.world.wait(1000)
-    counted.send("replica-exit", replicas(20)[3], cause="process", exit_status=1)
+    counted.send("replica-exit", CHIEF, cause="process", exit_status=1)
     counted.deliver()
-    for replica_id in replicas(20):
+    for replica_id in late:
+        counted.world.wait(gap_s)
         counted.send("vm-ready", replica_id)
-    counted.deliver()
+        counted.deliver()
+    assert not counted.world.job.round.is_held
+    assert_agree(counted)
+
+
+def test_provision_counts_ready_members_more_often_the_longer_they_take() -> None:
+    counted = started(8)
+    slow = replicas(8)[5]
+    counted.world.silent.add(slow)
+    sleep, stopped_at = counted.world._sleep, counted.world.now + timedelta(seconds=1020)
+
+    def sleep_until_stopped(seconds: float) -> None:
+        if counted.world.now >= stopped_at:
+            counted.world.silent.clear()
+        sleep(seconds)
+
+    counted.world._sleep = sleep_until_stopped  # type: ignore[method-assign]
+    fail(counted, replicas(8)[:1])
+    assert counted.counts.reads_by_call["count_ready_for"] > 30
     assert_agree(counted)
 
 

@@ -33,11 +33,11 @@ _SYMPTOMS: Final = (
     ("`exited with status 2`, 126 or 127", "{common_error}"),
     ("SIGSEGV, SIGABRT, exit status 139 or 134", "{crash_signal}"),
     ("The program restarts again and again", "{non_zero_exit}, {restarts_spent}, {same_failure_again}"),
-    ("A worker that did nothing wrong was restarted", "{peer_down}, {peer_lost_meanwhile}"),
-    ("A worker that had completed runs again", "{primary_restarted}"),
+    ("A worker that did nothing wrong was restarted", "{member_failed}, {round_begins}"),
+    ("A worker that had completed runs again", "{round_begins}"),
     (
         "`UnavailableError`, `Connection closed by peer`",
-        "{peer_down}; look for the decision about another replica just before it",
+        "{member_failed}; the verdict on the round names the member that failed first",
     ),
     ("The job hangs", "{stalled}; without `stallTimeout` nothing ends a program that hangs"),
     (

@@ -17,7 +17,7 @@ def world() -> World:
 @pytest.fixture
 def running() -> World:
     """A world whose job is RUNNING: a chief and two workers."""
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     world.deliver()
     return world

@@ -10,12 +10,12 @@ import pytest
 from tests.support.counting import Counts, counting_store
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
-from trainmaster.core.decisions import Reason, Rule
+from trainmaster.core.decisions import Reason
 from trainmaster.core.model.replica import replica_key
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.flows import maintenance, replica_exit, vm_ready
 from trainmaster.messaging import agent_messages, google_events
-from trainmaster.ports import LOST_PEERS_PAGE, Loaded
+from trainmaster.ports import Loaded
 
 
 @pytest.fixture
@@ -45,6 +45,7 @@ def test_ready_report_of_a_preparing_job_costs_one_read_one_commit_and_one_count
 
 def test_ready_report_of_a_running_job_costs_one_read_and_one_commit(world: World) -> None:
     world.report_all_ready()
+    world.silent.add(WORKER_0)
     world.exit_program(WORKER_0)
     world.deliver()
     assert calls_of(world, "vm-ready") == {"load": 1, "commit": 1}
@@ -96,25 +97,13 @@ def a_running_gang(size: int) -> World:
     return world
 
 
-def test_exit_that_a_lost_vm_explains_reads_no_failed_peers() -> None:
-    """Exits that were judged before the loss are charged until the next round, and each later exit would read them."""
+def test_exit_after_the_end_of_its_round_costs_two_reads_and_no_write() -> None:
+    """All members of a gang may exit at once. Each reports its end again when it is ready for the next round."""
     world = a_running_gang(20)
-    for index in range(2, 12):
-        world.exit_program(ReplicaId(TaskType.WORKER, index))
     lose_vm(world, WORKER_0)
     counts = reads_of_failed_exit(world, WORKER_1)
-    assert world.ledger[-1].decision.reason is Reason.PEER_DOWN
-    assert "worker 0 was lost" in world.ledger[-1].decision.text
-    assert counts.reads_by_call == {"load": 2, "lost_peers": 1}
-
-
-def test_exit_reads_only_some_of_many_lost_peers() -> None:
-    world = a_running_gang(40)
-    for index in range(30):
-        lose_vm(world, ReplicaId(TaskType.WORKER, index))
-    counts = reads_of_failed_exit(world, ReplicaId(TaskType.WORKER, 35))
-    assert world.ledger[-1].decision.rule is Rule.COLLATERAL
-    assert counts.reads_by_call["lost_peers"] == LOST_PEERS_PAGE
+    assert counts.calls == {"load": 1}
+    assert counts.reads_by_call == {"load": 2}
 
 
 def test_lost_vm_reads_no_peers() -> None:
@@ -131,12 +120,11 @@ def test_lost_vm_reads_no_peers() -> None:
     assert counts.reads == 2
 
 
-def test_failed_exit_reads_peers_of_both_kinds_before_it_is_charged(world: World) -> None:
+def test_failed_exit_that_ends_a_round_costs_two_reads_and_one_commit(world: World) -> None:
     world.report_all_ready()
     counts = reads_of_failed_exit(world, WORKER_0)
-    assert world.ledger[-1].decision.rule is Rule.RESTART
-    assert counts.calls == {"load": 1, "lost_peers": 1, "commit": 1}
-    assert counts.reads_by_call == {"load": 2, "lost_peers": 2}
+    assert world.ledger[-1].decision.reason is Reason.MEMBER_FAILED
+    assert counts.calls == {"load": 1, "commit": 1}
 
 
 def test_event_is_judged_by_the_present_state_if_another_event_came_after_authentication(world: World) -> None:
@@ -145,11 +133,28 @@ def test_event_is_judged_by_the_present_state_if_another_event_came_after_authen
     loss = json.dumps({**world.message_fields(WORKER_0), "cause": "preemption"}).encode()
     world.exit_program(WORKER_0)
     maintenance.handle(google_events.decode_maintenance(loss), world.deps, read_before)
-    lost = world.ledger[-1]
-    assert lost.decision.rule is Rule.VM_LOST
-    assert lost.before.restarts_used == 1, "the exit that was committed in between is part of the state"
-    assert world.replica(WORKER_0).incarnation == 3
+    assert world.ledger[-1].decision.action.kind == "replace_vm", "the round had ended in between"
     world.check()
+
+
+def test_one_failure_costs_two_documents_for_each_member_and_few_more() -> None:
+    """Per member: two reads of its exit, two of its report, one with each of three passes; two writes of its report."""
+    world = a_running_gang(20)
+    world.deliver()
+    members = [replica.replica_id for replica in world.replicas]
+    messages = [
+        json.dumps({**world.message_fields(member), "cause": "process", "exit_status": 1}).encode()
+        for member in members
+    ]
+    counts = Counts()
+    store = world.store
+    world.store = counting_store(store, counts)  # type: ignore[assignment]
+    for message in messages:
+        replica_exit.handle(agent_messages.decode_replica_exit(message), world.deps)
+    world.deliver()
+    world.store = store
+    assert (world.job.round.number, world.job.round.is_held) == (2, False)
+    assert counts.calls["commit"] == 1 + len(members) + 1, "the round's end, each report, and the verdict"
 
 
 def test_reports_of_a_job_that_starts_without_its_evaluator_read_no_peers_before_enough_are_ready() -> None:

@@ -13,6 +13,7 @@ from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CancelRequested, CapacityErrorKind, VmLost
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.round import Round
 from trainmaster.core.model.vm import DirectiveAction, VmStatus
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import PermanentError
@@ -77,29 +78,47 @@ def test_vm_metadata_holds_the_configuration_and_the_first_directive(world: Worl
     assert json.loads(metadata["trainmaster-directive"]) == {"attempt": 1, "incarnation": 1, "action": "run"}
 
 
-def test_killed_worker_restarts_in_its_vm_without_charge_to_its_peers(running: World) -> None:
+def test_failure_of_one_member_restarts_all_in_their_vms_and_charges_one_restart(running: World) -> None:
     world = running
-    before = world.vm(WORKER_0)
-    world.kill(WORKER_0)
+    world.deliver()
+    before = [vm.instance_id for vm in world.vms]
     world.exit_program(CHIEF, error=PEER_GONE)
-    world.deliver()
-    held = world.vm(CHIEF)
-    assert held.directive is not None
-    assert (held.directive.incarnation, held.directive.action) == (2, DirectiveAction.HOLD)
-    world.send("vm-ready", WORKER_0)
+    world.kill(WORKER_0)
     world.exit_program(WORKER_1, error=PEER_GONE)
+    assert world.job.round == Round(2, is_held=True, ordered_at=world.ledger[-1].at, stopped_by=CHIEF)
     world.deliver()
-    for replica_id in (CHIEF, WORKER_1):
-        vm = world.vm(replica_id)
-        assert vm.directive is not None
-        assert (vm.directive.incarnation, vm.directive.action) == (2, DirectiveAction.RUN)
-        world.send("vm-ready", replica_id)
-    after = world.vm(WORKER_0)
-    assert after.instance_id == before.instance_id
+    assert {(vm.directive.incarnation, vm.directive.action) for vm in world.vms if vm.directive} == {
+        (2, DirectiveAction.RUN)
+    }
+    assert [vm.instance_id for vm in world.vms] == before
     assert [replica.restarts_used for replica in world.replicas] == [0, 1, 0]
-    assert [replica.collateral for replica in world.replicas] == [1, 0, 1]
     assert {replica.state for replica in world.replicas} == {ReplicaState.RUNNING}
     world.check()
+
+
+def test_round_waits_for_the_replacement_of_a_lost_vm_and_is_free(running: World) -> None:
+    world = running
+    world.silent.add(WORKER_1)
+    world.exit_program(CHIEF, error=PEER_GONE)
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.deliver()
+    assert (world.job.round.number, world.job.round.is_held, world.vm(WORKER_1).vm_generation) == (2, True, 2)
+    world.send("vm-ready", WORKER_1)
+    world.deliver()
+    assert not world.job.round.is_held
+    assert world.ledger[-1].decision.text == "Round 1 ended: the VM of worker 1 was preempted. Free of charge."
+    assert [replica.restarts_used for replica in world.replicas] == [0, 0, 0]
+    world.check()
+
+
+def test_job_that_fails_for_good_does_not_wait_for_vms_that_never_reported(world: World) -> None:
+    world.submit()
+    world.deliver()
+    world.send("vm-ready", CHIEF)
+    world.silent |= {WORKER_0, WORKER_1}
+    world.exit_program(CHIEF, 137, out_of_memory=True)
+    world.deliver()
+    assert world.state == "FAILED"
 
 
 def test_maintenance_replaces_the_vm_by_one_of_the_same_name(running: World) -> None:
@@ -190,15 +209,15 @@ def test_lost_vm_reruns_a_job_that_reruns_on_restarts_and_is_the_only_one_replac
 
 def test_repeated_event_is_recorded_once(running: World) -> None:
     world = running
+    world.deliver()
     subject = world.message_fields(WORKER_0)
     for _ in range(5):
         world.send("replica-exit", WORKER_0, **subject, cause="process", signal=9)
-    assert world.replica(WORKER_0).restarts_used == 1
     assert sum(entry.key == "1-worker-0-1-vm-1-exit" for entry in world.ledger) == 1
     for _ in range(5):
         world.deliver()
         world.send("vm-ready", WORKER_0)
-    assert world.replica(WORKER_0).incarnation == 2
+    assert (world.replica(WORKER_0).incarnation, world.replica(WORKER_0).restarts_used) == (2, 1)
     world.check()
 
 
@@ -317,6 +336,7 @@ def test_sweep_replaces_a_stopped_vm_that_no_event_reported(running: World) -> N
     world = running
     name = world.vms[1].name
     world.fleet.stop(name)
+    world.silent.add(WORKER_0)
     world.sweep()
     world.deliver()
     assert world.replica(WORKER_0).state is ReplicaState.REPLACING
@@ -405,6 +425,7 @@ def test_vm_loss_is_judged_although_the_job_is_rerun_while_it_is_loaded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event names attempt 1; the job is read in attempt 2, then in attempt 3, which still uses that VM."""
+    world.is_independent = True
     world.start_running()
     event = google_events.decode_maintenance(
         json.dumps({**world.message_fields(WORKER_0), "cause": "preemption"}).encode()

@@ -10,6 +10,7 @@ import yaml
 
 from tests.support.console_site import Site
 from tests.support.jobs import a_spec, a_tuning_spec
+from tests.support.memory_resources import MemoryResources
 from tests.support.world import World
 from trainmaster.cli.schedule import with_stored_packages
 from trainmaster.console.pages.submission import new_form
@@ -19,7 +20,6 @@ from trainmaster.errors import PermanentError
 from trainmaster.flows import submit, upload
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.memory.objects import MemoryObjects
-from trainmaster.memory.resources import MemoryResources
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
 

@@ -141,17 +141,16 @@ def test_job_succeeds_although_a_worker_never_had_a_vm(world: World) -> None:
     assert world.vms == ()
 
 
-def test_held_replica_does_not_wait_for_a_worker_without_capacity(world: World) -> None:
+def test_optional_replica_that_fails_for_good_is_given_up_and_the_job_goes_on(world: World) -> None:
     start(world, 5)
     world.report_all_ready()
-    world.fleet.capacity[A] = 4
-    world.send("maintenance", WORKERS[0], cause="preemption")
+    world.exit_program(WORKERS[1], 137, out_of_memory=True)
     world.deliver()
-    world.exit_program(WORKERS[1], error=LOST_PEER)
-    world.deliver()
-    assert world.replica(WORKERS[1]).state is ReplicaState.HELD
-    world.send("vm-ready", WORKERS[1])
-    assert world.replica(WORKERS[1]).state is ReplicaState.RUNNING
+    assert (world.state, world.replica(WORKERS[1]).state) == (JobState.RUNNING, ReplicaState.COMPLETED)
+    assert world.find_vm(WORKERS[1]) is None
+    assert "The job continues without worker 1." in world.ledger[-1].decision.text
+    world.exit_program(PRIMARY, 137, out_of_memory=True)
+    assert world.state == JobState.FAILED
 
 
 def test_worker_whose_vms_are_lost_early_neither_moves_nor_fails_the_job(world: World) -> None:

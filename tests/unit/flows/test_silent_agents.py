@@ -11,7 +11,7 @@ from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.timeouts import AGENT_TIMEOUT
+from trainmaster.core.timeouts import AGENT_TIMEOUT, ALL_AGENTS_TIMEOUT, HELD_AGENT_TIMEOUT
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision
 from trainmaster.messaging.internal_requests import ProvisionRequest
@@ -57,21 +57,6 @@ def test_silent_agent_is_found_at_the_timeout_and_its_vm_replaced(world: World) 
     world.check()
 
 
-def test_exit_of_a_peer_since_the_last_heartbeat_is_refunded(world: World) -> None:
-    """The peers of a hung VM time out before it is found."""
-    beat(world, *REPLICAS)
-    world.wait(TIMEOUT_S / 2)
-    timed_out = {"type": "DeadlineExceededError", "message": "collective timed out", "frame": "x.py:1 in f"}
-    world.exit_program(CHIEF, 1, error=timed_out)
-    world.deliver()
-    world.send("vm-ready", CHIEF)
-    assert world.replica(CHIEF).restarts_used == 1
-    world.wait(TIMEOUT_S / 2)
-    beat(world, WORKER_0)
-    reconcile(world)
-    assert (generations(world)[2], world.replica(CHIEF).restarts_used) == (2, 0)
-
-
 def test_second_reconciliation_changes_nothing_more(world: World) -> None:
     beat(world, *REPLICAS)
     world.wait(TIMEOUT_S)
@@ -87,11 +72,29 @@ def test_agents_without_heartbeats_are_left_alone(world: World) -> None:
     assert generations(world) == [1, 1, 1]
 
 
-def test_whole_gang_without_recent_heartbeats_is_left_alone(world: World) -> None:
+def test_whole_gang_without_recent_heartbeats_is_replaced_after_an_hour(world: World) -> None:
     beat(world, *REPLICAS)
-    world.wait(10 * TIMEOUT_S)
+    world.wait(ALL_AGENTS_TIMEOUT.total_seconds() - 1)
     reconcile(world)
     assert generations(world) == [1, 1, 1]
+    world.silent |= set(REPLICAS)
+    world.wait(1)
+    reconcile(world)
+    assert generations(world) == [2, 1, 1], "the first loss holds the round"
+    world.wait(HELD_AGENT_TIMEOUT.total_seconds())
+    reconcile(world)
+    assert generations(world) == [2, 2, 2]
+
+
+def test_agent_that_does_not_answer_a_hold_is_replaced_after_five_minutes(world: World) -> None:
+    beat(world, *REPLICAS)
+    world.silent.add(WORKER_1)
+    world.exit_program(CHIEF, 1)
+    world.deliver()
+    world.wait(HELD_AGENT_TIMEOUT.total_seconds())
+    beat(world, CHIEF, WORKER_0)
+    reconcile(world)
+    assert generations(world) == [1, 1, 2]
 
 
 def test_rate_limit_makes_heartbeats_unknown_and_breaks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,17 @@ from trainmaster.core.decisions import Reason
 from trainmaster.core.events import IncarnationRef, VmLost, VmRef
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import LossCause
-from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile import heartbeat
 from trainmaster.core.timeouts import AGENT_TIMEOUT, SETUP_MAX_S, STARTUP_TIMEOUT_S
 from trainmaster.flows import provision
 from trainmaster.flows.commit.record import record
 from trainmaster.messaging.internal_requests import ProvisionRequest
+
+
+@pytest.fixture
+def world() -> World:
+    """A world whose replicas are judged each alone."""
+    return World(is_independent=True)
 
 
 def times_out_after(world: World, seconds: float) -> bool:
@@ -160,32 +165,17 @@ def test_timeout_counts_from_the_start_of_the_vm_after_waiting_for_capacity(worl
     world.check()
 
 
-def test_timeout_of_a_held_replica_counts_from_the_return_of_its_peers(running: World) -> None:
-    world = running
-    world.send("maintenance", WORKER_0, cause="preemption")
-    world.fleet.vanish(vm_name("digits_1", WORKER_0))
-    world.exit_program(CHIEF, error={"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in f"})
-    create_slowly(world)
-    world.send("vm-ready", WORKER_0)
+def test_timeout_of_a_held_member_counts_from_the_end_of_the_round_before() -> None:
+    world = World(silent={CHIEF})
+    world.start_running()
     world.deliver()
-    assert world.replica(CHIEF).state is ReplicaState.HELD
-    assert not times_out_after(world, STARTUP_TIMEOUT_S - 2)
-    assert times_out_after(world, 2)
-    assert world.replica(CHIEF).state is ReplicaState.REPLACING
-    world.check()
-
-
-def test_timeout_of_a_late_collateral_exit_counts_from_the_exit(running: World) -> None:
-    world = running
-    world.send("maintenance", WORKER_0, cause="preemption")
-    world.deliver()
-    world.send("vm-ready", WORKER_0)
     world.wait(7200)
-    world.exit_program(CHIEF, error={"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in f"})
+    world.exit_program(WORKER_0)
     world.deliver()
-    assert world.replica(CHIEF).state is ReplicaState.HELD
-    assert not times_out_after(world, STARTUP_TIMEOUT_S - 1)
-    assert times_out_after(world, 1)
+    assert not times_out_after(world, STARTUP_TIMEOUT_S - 150)
+    assert world.job.round.is_held
+    assert times_out_after(world, 150)
+    assert world.replica(CHIEF).vm_generation == 2
     world.check()
 
 

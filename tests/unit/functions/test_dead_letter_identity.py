@@ -23,10 +23,11 @@ def test_dead_letter_is_replayed_as_of_its_publish_time(sender: Sender, monkeypa
     token = sender.token()
     with monkeypatch.context() as release:
         release.setattr(agent_messages, "decode_vm_ready", fail_to_decode)
-        assert sender.send(token) == 204
+        assert sender.send(token, at=(NOW + timedelta(minutes=10)).isoformat()) == 204
     (dead_letter,) = [message for message in sender.world.bus.drain() if message.topic == topics.DEAD_LETTER]
     assert replay_agent_event(a_letter(dead_letter.attributes, dead_letter.data)) is True
     assert sender.state is ReplicaState.RUNNING
+    assert sender.world.ledger[-1].event.at == NOW, "times are cut to the publication, too"
 
 
 def test_dead_letter_with_forged_attributes_cannot_be_replayed(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,7 @@ def test_dead_letter_with_forged_attributes_cannot_be_replayed(sender: Sender, m
     assert sender.state is not ReplicaState.RUNNING
 
 
-def fail_to_decode(_: bytes) -> None:
+def fail_to_decode(*_: object) -> None:
     raise PermanentError("AgentMessage: version: unknown")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.unit.jobspec.bodies import MINIMAL, custom, gpus, job
-from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup
+from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup, Variable
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.jobspec.accept import AcceptedSpec
@@ -69,16 +69,20 @@ def test_legacy_job_file_gets_current_machines_and_runtime() -> None:
         "trainer.task",
         ("--epochs", "5"),
         "gs://my-bucket/digits",
+        environment=(Variable("TF_USE_LEGACY_KERAS", "1"),),
     )
     assert plan.zones == ("europe-west1-b", "europe-west1-c", "europe-west1-d")
     assert (plan.max_running_s, plan.max_wait_s) == (7200, 3601)
     assert plan.runtime == "tensorflow"
-    assert {note.field: (note.requested, note.replacement) for note in plan.substitutions} == {
-        "trainingInput.runtimeVersion": ("2.11", "2.21"),
-        "trainingInput.pythonVersion": ("3.7", "3.12"),
-        "trainingInput.masterType": ("standard", "n1-standard-4"),
-        "trainingInput.workerType": ("standard_gpu", "n1-standard-8 + 1 x nvidia-tesla-t4"),
-        "trainingInput.parameterServerType": ("large_model", "n1-highmem-8"),
+    assert {
+        (note.field.removeprefix("trainingInput."), note.requested, note.replacement) for note in plan.substitutions
+    } == {
+        ("runtimeVersion", "2.11", "2.21"),
+        ("runtimeVersion", "Keras of 2.11", "TF_USE_LEGACY_KERAS=1"),
+        ("pythonVersion", "3.7", "3.12"),
+        ("masterType", "standard", "n1-standard-4"),
+        ("workerType", "standard_gpu", "n1-standard-8 + 1 x nvidia-tesla-t4"),
+        ("parameterServerType", "large_model", "n1-highmem-8"),
     }
     for substitution in plan.substitutions:
         assert substitution.reason.endswith(".")

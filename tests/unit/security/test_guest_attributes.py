@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.gcp.compute_fleet.fleet import parse_heartbeat
+from trainmaster.gcp.vm_labels import parse_heartbeat
 from trainmaster.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
 
 TEXTS = [

@@ -25,8 +25,6 @@ from trainmaster.cli.doctor.topic_checks import (
     check_schema,
 )
 from trainmaster.cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
-from trainmaster.core.model.replica import Replica
-from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE, Endpoints, Inspection, InspectionError
@@ -150,7 +148,7 @@ def _check_indexes() -> Iterator[Finding]:
     store.recent_jobs(1)
     store.count_by_state()
     store.count_created_since(datetime.now(UTC), through_api=True)
-    list(store.lost_peers("doctor", Replica(1, ReplicaId(TaskType.WORKER, 0)), datetime.now(UTC)))
+    store.round_ends("doctor", "1-1")
     yield ok("indexes of Firestore")
 
 
@@ -201,6 +199,7 @@ def open_inspection(values: Settings) -> Inspection:
         firestore=emulator("FIRESTORE_EMULATOR_HOST"),
         storage=emulator("STORAGE_EMULATOR_HOST"),
         compute=values.compute_endpoint,
+        tpu=values.tpu_endpoint,
         projects="" if values.iam_endpoint == GOOGLE.projects else values.iam_endpoint,
     )
     return Inspection(

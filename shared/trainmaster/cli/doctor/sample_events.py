@@ -18,8 +18,16 @@ _INCARNATION: Final = {
     "at": "2026-11-21T03:00:00.123Z",
 }
 _ERROR: Final = {"type": "ValueError", "message": "bad shape", "frame": ""}
+_ENDED: Final = {
+    "attempt": 1,
+    "incarnation": 1,
+    "at": "2026-11-21T02:58:00.123Z",
+    "cause": "process",
+    "exit_status": 1,
+    "error": _ERROR,
+}
 SAMPLE_EVENTS: Final[dict[str, dict[str, object]]] = {
-    topics.VM_READY: _INCARNATION,
+    topics.VM_READY: {**_INCARNATION, "incarnation": 2, "ended": _ENDED},
     topics.REPLICA_EXIT: {
         **_INCARNATION,
         "cause": "process",

@@ -57,7 +57,7 @@ def print_summary(job: Job, running: RunningStack, report: Report, phases: Phase
         console.print(literal_text(f"  model       {job.plan.program.job_dir}  (files in {os.path.relpath(folder)})"))
     loaded = running.store.load_attempt(job.job_id)
     for replica in loaded.state.replicas if loaded else ():
-        counts = f"restarts {replica.restarts_used}, replaced {replica.replaced}, collateral {replica.collateral}"
+        counts = f"restarts {replica.restarts_used}, replaced {replica.replaced}"
         console.print(f"  {replica.replica_id.words:<11} incarnations {replica.incarnation}, {counts}")
     if job.tuning is not None:
         print_trials(job.tuning)

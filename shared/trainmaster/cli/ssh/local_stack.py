@@ -84,7 +84,8 @@ def _enter_command(pid: int, folder: str, uid: int, gid: int) -> list[str]:
     program = shutil.which("nsenter")
     if program is None:
         raise PermanentError("nsenter, which enters the file system of the VM, is not installed: install util-linux")
-    return [program, f"--target={pid}", "--mount", f"--wd={folder}", *user, "--"]
+    # nsenter opens its own --wd outside of the VM's root.
+    return [program, f"--target={pid}", "--mount", *user, "--", "env", f"--chdir={folder}"]
 
 
 def _run_until_vm_ends(words: Sequence[str], environment: Mapping[str, str], folder: str, vm: int) -> int:

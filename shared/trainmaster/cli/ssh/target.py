@@ -13,7 +13,7 @@ from trainmaster.core.model.tuning import trial_id
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import PermanentError
 
-ON_A_VM: Final = (ReplicaState.RUNNING, ReplicaState.RESTARTING, ReplicaState.HELD)
+ON_A_VM: Final = (ReplicaState.RUNNING, ReplicaState.RESTARTING)
 """States in which the replica has a VM whose agent has reported."""
 
 

@@ -180,7 +180,8 @@ def _decisions(
     entries: tuple[LedgerEntry, ...], replica_id: ReplicaId | None, view: View
 ) -> tuple[tuple[DecisionRow, ...], int]:
     """Return the newest decisions in the order of their commits, and the number of older ones."""
-    shown = shown_entries(entries, replica_id, everything=view.with_ignored)
+    # Marks of the timeline lead to the ends of rounds, too.
+    shown = shown_entries(entries, replica_id, everything=view.with_ignored, with_ends=True)
     newest = shown[-DECISIONS_MAX:]
     rows = tuple(_decision(entry, omitted, with_rules=view.with_ignored) for entry, omitted in newest)
     return rows, len(shown) - len(newest)

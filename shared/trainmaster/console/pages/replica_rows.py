@@ -27,8 +27,6 @@ class ReplicaRow:
     """Restarts used, and their limit."""
     replaced: int
     """How often its VM was replaced."""
-    collateral: int
-    """Number of its collateral exits."""
 
 
 def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
@@ -43,11 +41,10 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
             replica.vm_generation,
             f"{replica.restarts_used} of {RESTARTS_MAX}",
             replica.replaced,
-            replica.collateral,
         )
         for replica in sorted(state.replicas, key=_has_no_incident)[:limit]
     )
 
 
 def _has_no_incident(replica: Replica) -> bool:
-    return not (replica.restarts_used or replica.replaced or replica.collateral or replica.incarnation > 1)
+    return not (replica.restarts_used or replica.replaced or replica.incarnation > 1)

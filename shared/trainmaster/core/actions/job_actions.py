@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from trainmaster.core.actions.budget import Budget
-from trainmaster.core.model.exit_policy import Blame
+from trainmaster.core.actions.replica_actions import ReplaceVm
 from trainmaster.core.model.job import Job, Label
 from trainmaster.core.model.tuning import Measurement
 
@@ -60,6 +60,40 @@ class ContinueProvisioning:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRound:
+    """Hold the next round: every member stops, and waits until all are ready."""
+
+    number: int
+    """The round that ends."""
+    replica: str
+    """Member whose end, or whose VM's loss, ends the round."""
+    replacement: ReplaceVm | None = None
+    """Another VM for this member; None: it keeps its VM."""
+    kind: Literal["stop_round"] = "stop_round"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRound:
+    """Start the held round on all members, and charge the end of the round before."""
+
+    number: int
+    """The round that begins."""
+    replica: str | None = None
+    """Member whose end decided about the round before; None: no end of a member is known, as after a rerun."""
+    charge: Budget = Budget.FREE
+    """Limit of this member that the end is charged to."""
+    is_quick_failure: bool = False
+    """Whether its program failed soon after its start."""
+    is_stall: bool = False
+    """Whether its agent ended the program because it printed nothing."""
+    is_reboot: bool = False
+    """Whether its VM rebooted."""
+    bug: str | None = None
+    """Signature that the next verdict must repeat to prove a bug."""
+    kind: Literal["begin_round"] = "begin_round"
+
+
+@dataclass(frozen=True, slots=True)
 class RerunJob:
     """Begin the job's next attempt, on the VMs that exist."""
 
@@ -68,18 +102,13 @@ class RerunJob:
     zone_index: int | None = None
     """Zone that the whole gang moves to for lack of capacity; None: it stays."""
     lost: str | None = None
-    """Replica whose VM was lost and is replaced, where one restart reruns the whole job."""
+    """Replica whose VM is replaced: it was lost, or its replica keeps failing on it."""
     is_vm_taken: bool = False
-    """Whether that VM was lost; False: Trainmaster gave it up, because its agent did not report or its zone was
-    wrong."""
+    """Whether that VM was lost; False: Trainmaster gave it up."""
     is_early: bool = False
     """Whether that VM was lost before its agent reported, or soon after."""
     next_at: datetime | None = None
     """Earliest time of the next request for VMs, after several early losses in a row; None: at once."""
-    blame: Blame = Blame.OWN
-    """Party at fault by the evidence of the charged exit."""
-    exited_at: datetime | None = None
-    """When the charged exit happened. None in entries of earlier releases: it was taken to have been judged at once."""
     reporter: str | None = None
     """Replica whose exit reruns the job, if one does."""
     reporter_vm: str | None = None
@@ -146,6 +175,8 @@ JobAction = (
     BeginPreparing
     | BeginRunning
     | ContinueProvisioning
+    | StopRound
+    | BeginRound
     | RerunJob
     | SucceedJob
     | FailJob

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from trainmaster.core.actions.budget import Budget
-from trainmaster.core.model.replica import HostVm, PastIncarnation
+from trainmaster.core.model.replica import HostVm
 from trainmaster.core.model.tuning import Measurement
 
 
@@ -18,10 +18,12 @@ class MarkReady:
     replica: str
     instance_id: str
     """Google's numeric id of the VM that reported."""
-    started_at: datetime
-    """When the program started, by the agent's clock."""
     host_vm: HostVm | None = None
     """The machine of the slice's host that reported."""
+    round: int | None = None
+    """For a member: the round that it is ready for."""
+    measurement: Measurement | None = None
+    """In a trial, the last measurement of the program that ended on this VM."""
     vm_since: datetime | None = None
     """When the agent first reported from this VM. None in entries of earlier releases: the report ended the series of
     early losses."""
@@ -38,6 +40,8 @@ class MarkHostReady:
     """Google's id of the slice's node."""
     host_vm: HostVm | None = None
     """The machine of the host."""
+    round: int | None = None
+    """For a member: the round that it is ready for."""
     kind: Literal["mark_host_ready"] = "mark_host_ready"
 
 
@@ -47,7 +51,7 @@ class RecordCompletion:
 
     replica: str
     done_at: datetime
-    """When it exited 0, by the agent's clock."""
+    """When it exited, by the agent's clock."""
     kind: Literal["record_completion"] = "record_completion"
 
 
@@ -62,53 +66,34 @@ class RecordHostDone:
 
 
 @dataclass(frozen=True, slots=True)
-class ReactivateReplica:
-    """Order the next incarnation of a completed replica, on another VM of the same name. Always free."""
-
-    replica: str
-    kind: Literal["reactivate_replica"] = "reactivate_replica"
-
-
-@dataclass(frozen=True, slots=True)
 class RestartReplica:
     """Order the replica's next incarnation, in the same VM: after a pause if the program keeps failing quickly."""
 
     replica: str
-    ended: PastIncarnation
-    """The incarnation that the exit ended."""
     charge: Budget
     """Limit that the restart is charged to."""
     instance_id: str
     """Google's numeric id of the VM that reported the exit. The report that it was ready may arrive later."""
     is_quick_failure: bool = False
     """Whether the program failed soon after its start."""
+    is_stall: bool = False
+    """Whether the agent ended the program because it printed nothing."""
+    is_reboot: bool = False
+    """Whether the VM rebooted under the program."""
+    bug: str | None = None
+    """Signature that the next exit must repeat to prove a bug."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that the program reported."""
     kind: Literal["restart_replica"] = "restart_replica"
 
 
 @dataclass(frozen=True, slots=True)
-class HoldReplica:
-    """Order the replica's next incarnation, in the same VM, as soon as no peer is down. Always free."""
-
-    replica: str
-    charged_to: str
-    """The peer whose loss caused the exit."""
-    instance_id: str
-    """Google's numeric id of the VM that reported the exit. The report that it was ready may arrive later."""
-    measurement: Measurement | None = None
-    kind: Literal["hold_replica"] = "hold_replica"
-
-
-@dataclass(frozen=True, slots=True)
 class ReplaceVm:
-    """Order the replica's next incarnation, on another VM of the same name. Always free."""
+    """Order another VM of the same name, for the replica's next incarnation or for the round that is held."""
 
     replica: str
-    ended: PastIncarnation
-    """The incarnation that ended with the VM."""
-    refunds_rerun: bool = False
-    """Whether this loss explains the last charged rerun."""
+    charge: Budget = Budget.FREE
+    """Limit that the replacement is charged to."""
     is_startup_timeout: bool = False
     """Whether the VM is replaced because its agent never reported."""
     is_vm_taken: bool = False
@@ -123,26 +108,4 @@ class ReplaceVm:
     kind: Literal["replace_vm"] = "replace_vm"
 
 
-@dataclass(frozen=True, slots=True)
-class RefundCharge:
-    """Refund a charged restart of the replica, which the loss of a peer explains."""
-
-    replica: str
-    incarnation: int
-    """The incarnation that the charged exit ended."""
-    charged_to: str
-    """The peer whose loss caused the exit."""
-    kind: Literal["refund_charge"] = "refund_charge"
-
-
-ReplicaAction = (
-    MarkReady
-    | MarkHostReady
-    | RecordCompletion
-    | RecordHostDone
-    | ReactivateReplica
-    | RestartReplica
-    | HoldReplica
-    | ReplaceVm
-    | RefundCharge
-)
+ReplicaAction = MarkReady | MarkHostReady | RecordCompletion | RecordHostDone | RestartReplica | ReplaceVm

@@ -23,10 +23,10 @@ from trainmaster.core.events.job_events import (
 )
 from trainmaster.core.events.reads import Reads
 from trainmaster.core.events.replica_events import (
-    ChargeExplained,
-    CompletionOutdated,
+    End,
     ExitCause,
     IncarnationRef,
+    MemberMissing,
     ProgramError,
     ReplicaExited,
     VmLost,
@@ -47,17 +47,17 @@ __all__ = [
     "AllReady",
     "CancelRequested",
     "CapacityErrorKind",
-    "ChargeExplained",
-    "CompletionOutdated",
     "Deadline",
     "DeadlinePassed",
     "DeleteRequested",
+    "End",
     "Event",
     "ExitCause",
     "IncarnationRef",
     "JobEvent",
     "JobSubmitted",
     "LabelsChanged",
+    "MemberMissing",
     "ProgramError",
     "ProvisioningStarted",
     "Reads",
@@ -78,10 +78,11 @@ __all__ = [
     "VmsQueued",
 ]
 
-ReplicaEvent = VmReady | ReplicaExited | VmLost | CompletionOutdated
+ReplicaEvent = VmReady | ReplicaExited | VmLost
 JobEvent = (
     ProvisioningStarted
     | AllReady
+    | MemberMissing
     | VmsNotCreated
     | VmsQueued
     | CancelRequested
@@ -92,4 +93,4 @@ JobEvent = (
 TuningEvent = (
     TrialSuggested | TrialStarted | TrialsMeasured | TrialUnpromising | StopRequested | TrialEnded | TuningEnded
 )
-Event = JobSubmitted | ReplicaEvent | ChargeExplained | JobEvent | TuningEvent
+Event = JobSubmitted | ReplicaEvent | JobEvent | TuningEvent

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from trainmaster.core.events.reads import Reads
+from trainmaster.core.events.replica_events import End
 from trainmaster.core.model.job import Job, Label
 
 
@@ -63,16 +64,27 @@ class ProvisioningStarted(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class AllReady(JobEventBase):
-    """Every replica of the attempt has been ready at least once. For a tuning job: its first trial runs."""
+    """Every required replica of the attempt has been ready at least once. For a tuning job: its first trial runs.
+
+    With a round: every member that has a VM is ready for this held round.
+    """
 
     job_id: str
     attempt: int
     at: datetime
+    round: int = 0
+    """The held round; 0: the event is about the start of the job."""
+    ends: tuple[End, ...] = ()
+    """The first ends of members in the round before, in the order in which they decide (`rules.verdict`)."""
     kind: Literal["all_ready"] = "all_ready"
 
     @property
     def key(self) -> str:
-        return f"{self.attempt}-all-ready"
+        return f"{self.attempt}-round-{self.round}-all-ready" if self.round else f"{self.attempt}-all-ready"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(whole_attempt=bool(self.round))
 
 
 class CapacityErrorKind(StrEnum):

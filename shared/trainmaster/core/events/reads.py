@@ -19,10 +19,6 @@ class Reads:
     of_current_attempt: bool = False
     """Whether the event concerns the replica's VM, which outlives an attempt: if the job was rerun, the replica of the
     current attempt is loaded instead."""
-    lost_peers: bool = False
-    """Whether to load the peers whose losses may explain the exit, until one of them explains it."""
-    primary: bool = False
-    """Whether to load the primary replica of the current attempt."""
     whole_attempt: bool = False
     """Whether to load all replicas of the current attempt."""
     requires_job: bool = True

@@ -88,27 +88,6 @@ class ProgramError:
     causes: tuple[str, ...] = ()
     """Types of the exceptions that it was raised from, or that were being handled when it was raised."""
 
-    @property
-    def signature(self) -> str:
-        return f"{self.type} at {self.frame}"
-
-
-@dataclass(frozen=True, slots=True)
-class VmReady(_ReplicaEvent):
-    """The agent is about to start this incarnation's program."""
-
-    subject: IncarnationRef
-    at: datetime
-    host_vm: str = ""
-    """For a host of a slice: its machine, as `PROJECT/INSTANCE_ID` of its identity token."""
-    agent_started_at: datetime | None = None
-    """When the agent started on this VM, by the VM's clock; None: the agent is of a release that does not report it."""
-    kind: Literal["vm_ready"] = "vm_ready"
-
-    @property
-    def key(self) -> str:
-        return f"{self.subject.key}-ready{self.subject.host_key}"
-
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExited(_ReplicaEvent):
@@ -142,17 +121,27 @@ class ReplicaExited(_ReplicaEvent):
         return f"{self.subject.key}-exit{self.subject.host_key if self.succeeded else ''}"
 
     @property
-    def reads(self) -> Reads:
-        may_be_collateral = not self.succeeded and self.cause not in (ExitCause.VM_STOPPING, ExitCause.SETUP)
-        return Reads(self.subject.replica_id, self.subject.attempt, lost_peers=may_be_collateral)
-
-    @property
     def succeeded(self) -> bool:
         return self.cause is ExitCause.PROCESS and self.exit_status == 0
 
+
+@dataclass(frozen=True, slots=True)
+class VmReady(_ReplicaEvent):
+    """The agent is about to start this incarnation's program, or is held: nothing older runs on its VM."""
+
+    subject: IncarnationRef
+    at: datetime
+    host_vm: str = ""
+    """For a host of a slice: its machine, as `PROJECT/INSTANCE_ID` of its identity token."""
+    agent_started_at: datetime | None = None
+    """When the agent started on this VM, by the VM's clock; None: the agent is of a release that does not report it."""
+    ended: ReplicaExited | None = None
+    """How the previous program on this VM ended; None if none ran in this job, or if a directive ended it."""
+    kind: Literal["vm_ready"] = "vm_ready"
+
     @property
-    def signature(self) -> str | None:
-        return self.error.signature if self.error else None
+    def key(self) -> str:
+        return f"{self.subject.key}-ready{self.subject.host_key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,40 +182,24 @@ class VmLost(_ReplicaEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ChargeExplained:
-    """The loss of a peer explains an exit that was charged, because both were judged side by side."""
+class MemberMissing:
+    """A round runs although a member awaits its VM: the loss of the VM was committed as the round began."""
 
     job_id: str
     attempt: int
+    round: int
     replica_id: ReplicaId
-    incarnation: int
-    """The incarnation that the charged exit ended."""
-    cause: ReplicaId
-    """The peer whose loss explains the exit."""
     at: datetime
-    kind: Literal["charge_explained"] = "charge_explained"
+    kind: Literal["member_missing"] = "member_missing"
 
     @property
     def key(self) -> str:
-        return f"{self.attempt}-{self.replica_id}-{self.incarnation}-charge-explained"
+        return f"{self.attempt}-round-{self.round}-member-missing"
 
     @property
     def reads(self) -> Reads:
         return Reads(self.replica_id, self.attempt)
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionOutdated(_ReplicaEvent):
-    """The primary restarted and may wait for this replica, which had completed."""
-
-    subject: IncarnationRef
-    at: datetime
-    kind: Literal["completion_outdated"] = "completion_outdated"
-
-    @property
-    def key(self) -> str:
-        return f"{self.subject.key}-outdated"
-
-    @property
-    def reads(self) -> Reads:
-        return Reads(self.subject.replica_id, self.subject.attempt, primary=True)
+End = ReplicaExited | VmLost | MemberMissing
+"""The end of a member in a round."""

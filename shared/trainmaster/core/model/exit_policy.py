@@ -9,12 +9,15 @@ A policy moves exits between the rules 8, 9 and 10.
 
     pauses   whether quick failures are followed by a pause
 
-The rules 1 to 7 and 14 come before any policy: an exit that is not the program's fault is never charged.
+    window   how long a charged restart counts; by default for the whole attempt
+
+The rules 1 to 6 and 14 come before any policy: an exit that is not the program's fault is never charged.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -31,14 +34,6 @@ SERVICE_STATUS_MAX: Final = 127
 
 RESTART_PAUSE_MAX_S: Final = 60
 """Longest pause before the restart of a program that keeps failing soon after its start."""
-
-
-class Blame(StrEnum):
-    """Party at fault by the evidence of an exit."""
-
-    OWN = "own"  # a traceback of this program, or a signal other than SIGABRT
-    PEER = "peer"  # a traceback that reports a lost peer
-    UNKNOWN = "unknown"  # no traceback
 
 
 class Preset(StrEnum):
@@ -79,6 +74,14 @@ class ExitPolicy:
     rules: tuple[ExitRule, ...] = ()
     pauses: bool = True
     """Whether a program that keeps failing soon after its start is restarted after a pause."""
+    window_s: int | None = None
+    """How long a charged restart counts, in seconds; None: for the whole attempt."""
+
+    def counted(self, restarts: tuple[datetime, ...], now: datetime) -> tuple[datetime, ...]:
+        """Return the charged restarts that still count."""
+        if self.window_s is None:
+            return restarts
+        return tuple(at for at in restarts if now - at < timedelta(seconds=self.window_s))
 
     def restart_pause_s(self, quick_failures: int) -> int:
         """Return the pause before the restart that follows so many quick failures in a row: 1, 2, 4 … seconds."""

@@ -13,10 +13,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from trainmaster.core.model.exit_policy import Blame
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import Round
 from trainmaster.core.model.tuning import TrialOf, Tuning, tuning_job_id
 
 RESTARTS_MAX: Final = 5
@@ -24,8 +24,8 @@ RESTARTS_MAX: Final = 5
 RERUNS_MAX: Final = 3
 """Charged reruns of a job. Source: the same rules (whole-job retry at most 3 times)."""
 STALLS_MAX: Final = 3
-"""Restarts of one replica after stalls, among its stored past incarnations. If a program keeps hanging, restarting one
-replica does not help, and each stall costs the whole stallTimeout."""
+"""Restarts after stalls in one attempt: of one replica, or of the whole round. If a program keeps hanging, a restart
+does not help, and each stall costs the whole stallTimeout."""
 INTERNAL_RETRIES_MAX: Final = 2
 """Reruns of a job after internal errors. Source: the same rules (3 attempts in all)."""
 
@@ -55,17 +55,6 @@ class Budgets:
     reruns_used: int = 0
     internal_used: int = 0
     """Internal retries."""
-
-
-@dataclass(frozen=True, slots=True)
-class LastRerun:
-    """The charged exit that began the current attempt. A loss that becomes known later may explain it, and then the
-    rerun is refunded."""
-
-    at: datetime
-    """When the replica exited."""
-    blame: Blame
-    """Party at fault by the evidence of the charged exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +105,8 @@ class Job:
     budgets: Budgets = field(default_factory=Budgets)
     placement: Placement = field(default_factory=Placement)
     """Where its VMs are requested now."""
-    last_rerun: LastRerun | None = None
-    """How the current attempt began; None: not by a charged rerun."""
+    round: Round = field(default_factory=Round)
+    """The current round of its members, if it is synchronous."""
     started_at: datetime | None = None
     """When it became RUNNING for the first time."""
     ended_at: datetime | None = None

@@ -215,7 +215,7 @@ class Plan:
     algorithm: BuiltInAlgorithm | None = None
     """The built-in algorithm that the job runs; None: a program of the user."""
     independent: bool = False
-    """Whether no replica depends on another. An exit is then never the consequence of a peer's loss."""
+    """Whether no replica depends on another."""
     gcs: GcsFolder = GcsFolder.OFF
 
     @property
@@ -229,6 +229,13 @@ class Plan:
             if group.task_type in PRIMARY_TYPES:
                 return ReplicaId(group.task_type, 0)
         return ReplicaId(TaskType.WORKER, 0)
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Whether the members of the cluster train together and run in rounds (`trainmaster.core.model.round`)."""
+        cluster = [group for group in self.groups if group.task_type is not TaskType.EVALUATOR]
+        has_servers = any(group.task_type is TaskType.PS for group in cluster)
+        return sum(group.count * group.hosts for group in cluster) > 1 and not has_servers and not self.independent
 
     @property
     def fuse_s(self) -> int:

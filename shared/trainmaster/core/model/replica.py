@@ -1,80 +1,23 @@
-"""One replica in one attempt: its state, its budgets and its past incarnations."""
+"""One replica in one attempt: its state and its budgets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
-from typing import Final
 
-from trainmaster.core.model.exit_policy import Blame
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Measurement
 
 
 class ReplicaState(StrEnum):
-    """State of a replica.
-
-    RESTARTING and REPLACING mean *down for a cause of its own*: peers that fail meanwhile are collateral and wait in
-    HELD. HELD is not such a cause, so two replicas never wait for each other.
-    """
+    """State of a replica. A member of a round keeps its state while the round is held, until it reports."""
 
     WAITING = "WAITING"  # its VM is desired; the agent has not reported yet
     RUNNING = "RUNNING"  # the agent reported this incarnation ready
     RESTARTING = "RESTARTING"  # the next incarnation was ordered in the same VM
     REPLACING = "REPLACING"  # another VM of the same name was ordered
-    HELD = "HELD"  # collateral exit; the next incarnation starts when no peer is down
-    COMPLETED = "COMPLETED"  # exited 0
-
-    @property
-    def is_down(self) -> bool:
-        return self in (ReplicaState.RESTARTING, ReplicaState.REPLACING)
-
-
-class EndKind(StrEnum):
-    """The cause that ended an incarnation."""
-
-    EXIT = "exit"  # the program exited, or a signal ended it
-    REBOOT = "reboot"  # the VM rebooted, or the agent died, under the program
-    VM_LOST = "vm_lost"  # the VM was lost or given up
-    STALL = "stall"  # the program printed nothing for too long, and the agent ended it
-
-
-@dataclass(frozen=True, slots=True)
-class PastIncarnation:
-    """An incarnation that ended for a cause of its own: a charged exit, a reboot, or the loss of its VM.
-
-    Its times are those of the events. They do not depend on when, or in which order, the events were judged.
-    """
-
-    number: int
-    """Number of the incarnation within the attempt."""
-    kind: EndKind
-    ended_at: datetime
-    """When it ended. For a lost VM: when the loss was reported, which may be up to `LOSS_REPORT_DELAY_MAX` later."""
-    started_at: datetime | None = None
-    """When its program started; if that was not reported, when it was ordered."""
-    back_at: datetime | None = None
-    """When a later incarnation of the replica started. None: not yet."""
-    is_charged: bool = False
-    """Whether it used up a restart, or one of the restarts after stalls, that has not been refunded."""
-    exit_status: int | None = None
-    signal: int | None = None
-    signature: str | None = None
-    """`ProgramError.signature` of the exit, if its output contained a traceback."""
-    blame: Blame = Blame.UNKNOWN
-    """Party at fault by the evidence of the exit."""
-    bug: str | None = None
-    """Signature that the next exit must repeat to prove a bug (`core.rules.repetition`); None if none can."""
-
-
-PAST_KEPT: Final = 10
-"""Past incarnations that a replica keeps. Only the latest can explain, or be explained by, what happens now."""
-
-
-NOT_BACK: Final = datetime(9999, 1, 1, tzinfo=UTC)
-"""The time of return of a replica that is still away. Any moment compares as earlier."""
+    COMPLETED = "COMPLETED"  # exited 0, or was given up because the job may run without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +37,26 @@ class Replica:
     replica_id: ReplicaId
     state: ReplicaState = ReplicaState.WAITING
     incarnation: int = 1
-    """Incarnation within the attempt."""
+    """Incarnation within the attempt. Of a member: the round that it was last ready for."""
     vm_generation: int = 1
     """Which VM of the replica this is. It grows whenever another VM is requested, over all attempts of the job."""
     instance_id: str | None = None
     """Google's numeric id of the current VM; None until the agent has reported from it. It never changes within a VM
     generation."""
-    restarts_used: int = 0
-    """Restarts in this attempt that were charged to the replica."""
+    restarts: tuple[datetime, ...] = ()
+    """When restarts were charged to the replica in this attempt, without those before the exit policy's window."""
     quick_failures: int = 0
-    """Charged exits in a row, over all attempts, each soon after the program's start. They lengthen the pause before
-    the next start."""
+    """As `Round.quick_failures`, of a replica that is judged alone."""
+    stalls: int = 0
+    """As `Round.stalls`."""
+    bug: str | None = None
+    """As `Round.bug`."""
+    reboots: int = 0
+    """Reboots of the current VM that ended an incarnation."""
     replaced: int = 0
     """How often its VM was replaced in this attempt."""
     vms_lost: int = 0
     """VMs that were taken away from it, over all attempts. Spot VMs are requested until `Plan.on_demand_after`."""
-    collateral: int = 0
-    """Its collateral exits in this attempt."""
     startup_timeouts: int = 0
     """Startup timeouts since the agent last reported."""
     vm_since: datetime | None = None
@@ -121,12 +67,6 @@ class Replica:
     """The part of `early_losses` in the current zone."""
     ready_at: datetime | None = None
     """When the current incarnation became ready; while it is down, when the last ready one did."""
-    started_at: datetime | None = None
-    """When the current incarnation's program started, by the agent's clock. None: its start was not reported."""
-    lost_at: datetime | None = None
-    """When an incarnation last ended for a cause of its own."""
-    past: tuple[PastIncarnation, ...] = ()
-    """The latest `PAST_KEPT` incarnations that ended for a cause of their own, oldest first."""
     ordered_at: datetime | None = None
     """When the current incarnation was ordered."""
     done_at: datetime | None = None
@@ -137,6 +77,8 @@ class Replica:
     """Hosts of its TPU slice that exited 0 in this incarnation."""
     host_vms: tuple[HostVm, ...] = ()
     """The machines that first reported ready as hosts of its TPU slice. Events from other machines are refused."""
+    reports_held: bool = True
+    """Whether the agent of the current VM reports while its round is held. Agents of earlier releases do not."""
     measurement: Measurement | None = None
     """In a trial, the last measurement that its program reported."""
     version: int = 1
@@ -156,32 +98,19 @@ class Replica:
         return self.state in (ReplicaState.WAITING, ReplicaState.REPLACING) and self.instance_id is None
 
     @property
-    def previous(self) -> PastIncarnation | None:
-        """The previous incarnation, if it ended for a cause of its own."""
-        is_previous = bool(self.past) and self.past[-1].number == self.incarnation - 1
-        return self.past[-1] if is_previous else None
+    def restarts_used(self) -> int:
+        """Restarts in this attempt that were charged to the replica, and count."""
+        return len(self.restarts)
+
+    @property
+    def ready_for(self) -> str | None:
+        """The round that a member is ready for, as `ATTEMPT-ROUND`; None: it is not ready, or not in the cluster."""
+        is_ready = self.state is ReplicaState.RUNNING and self.replica_id.is_in_cluster
+        return f"{self.attempt}-{self.incarnation}" if is_ready else None
 
     @property
     def ever_ready(self) -> bool:
         return self.ready_at is not None
-
-    @property
-    def lost_until(self) -> datetime | None:
-        """Until when its last loss other than an exit may explain exits of peers: see `_away_until`."""
-        return _away_until(ended for ended in self.past if ended.kind is not EndKind.EXIT)
-
-    @property
-    def failed_until(self) -> datetime | None:
-        """Until when its last charged exit may explain exits of peers: see `_away_until`."""
-        return _away_until(ended for ended in self.past if ended.kind is EndKind.EXIT and ended.is_charged)
-
-
-def _away_until(losses: Iterable[PastIncarnation]) -> datetime | None:
-    """Return when the replica was back after the last of these losses; `NOT_BACK` if it is not; None if there are none.
-
-    A loss explains no exit of a program that started later (`trainmaster.core.rules.attribution.explains`).
-    """
-    return max((loss.back_at or NOT_BACK for loss in losses), default=None)
 
 
 def replica_key(attempt: int, replica_id: ReplicaId) -> str:

@@ -33,8 +33,13 @@ def needs_reconciliation(job: Job, now: datetime) -> bool:
 
     TPU slices are few, and may wait in Cloud TPU's queue. A tuning job has no VMs, but its trials have.
     """
-    if job.state is not JobState.RUNNING or job.tuning is not None or job.plan.tpu_zones:
+    if job.state is not JobState.RUNNING or job.tuning is not None or job.plan.tpu_zones or job.round.is_held:
         return True
+    return is_full_reconciliation(job, now)
+
+
+def is_full_reconciliation(job: Job, now: datetime) -> bool:
+    """Return whether this is the job's minute for looking at everything."""
     minute = int(now.timestamp()) // 60
     return (minute + zlib.crc32(job.job_id.encode())) % FULL_RECONCILIATION_MINUTES == 0
 

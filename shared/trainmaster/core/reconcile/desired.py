@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.members import current_incarnation, is_held, is_member
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
@@ -33,27 +33,16 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     """
     if job.state.is_terminal:
         return ()
-    is_peer_down = any(_is_waited_for(job.plan, replica) for replica in replicas)
     desired = []
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
             continue
-        is_held = replica.state is ReplicaState.HELD and is_peer_down
-        action = DirectiveAction.HOLD if is_held else DirectiveAction.RUN
-        pause_s = job.plan.exit_policy.restart_pause_s(replica.quick_failures)
-        directive = Directive(replica.attempt, replica.incarnation, action, pause_s=pause_s)
+        action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
+        failing = job.round if is_member(job.plan, replica.replica_id) else replica
+        pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
+        directive = Directive(replica.attempt, current_incarnation(job, replica), action, pause_s=pause_s)
         desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, replica.awaits_vm))
     return tuple(desired)
-
-
-def _is_waited_for(plan: Plan, replica: Replica) -> bool:
-    """Whether held replicas wait for this one: it is down, and not because the zone has no VM for it.
-
-    An optional replica may wait for a VM for hours; a restart in its own VM takes seconds.
-    """
-    if not replica.state.is_down or not replica.replica_id.is_in_cluster:
-        return False
-    return replica.state is ReplicaState.RESTARTING or is_required(plan, replica.replica_id)
 
 
 def match_vms(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm, ...]) -> dict[str, Vm]:

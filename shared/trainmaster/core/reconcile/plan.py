@@ -2,7 +2,7 @@
 
     state ──► desired VMs ──► slice addresses ──┐
     vms (listed) ───────────────────────────────┴──► VM steps ┐
-    state + vms + now ──► refunds, timeouts, reactivations ───┴──► Steps
+    state + vms + now ──► timeouts, readiness of the round ───┴──► Steps
 
 Everything here is pure. `trainmaster.flows.provisioning.reconciliation` executes the steps and plans again until no
 step is left.
@@ -22,12 +22,11 @@ from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Directive, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
+from trainmaster.core.reconcile.rounds import missing_members, readiness
 from trainmaster.core.reconcile.slice_addresses import with_slice_addresses
 from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
-from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step, Steps
+from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, ReportLoss, Step, Steps
 from trainmaster.core.rules.capacity_backoff import is_too_early
-from trainmaster.core.rules.explained_charge import explained_charges
-from trainmaster.core.rules.reactivation import replicas_to_reactivate
 
 CREATED_ANSWERS_MAX: Final = 2
 """How often an insert may be answered "created" while its VM is not listed. A listing may lag behind once."""
@@ -42,17 +41,16 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     delivery that Compute Engine answered with "created".
     """
     job = state.job
+    if missing := missing_members(state):
+        return Steps(missing)
     desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)
     steps = _with_vanished_vms(vm_steps(job, desired, vms, state.replicas), state, created)
-    steps += tuple(Refund(replica, ended.number, cause) for replica, ended, cause in explained_charges(state))
     steps += find_startup_timeouts(state, vms, now)
-    steps += tuple(
-        Reactivate(replica, vm_name(job.job_id, replica.replica_id)) for replica in replicas_to_reactivate(state)
-    )
+    ready = readiness(state, vms, steps, now)
     if not is_too_early(job, now):
-        return Steps(steps)
+        return Steps(steps, readiness=ready)
     allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
-    return Steps(allowed, creates_postponed=len(allowed) < len(steps))
+    return Steps(allowed, creates_postponed=len(allowed) < len(steps), readiness=ready)
 
 
 def _is_urgent(job: Job, create: Create) -> bool:

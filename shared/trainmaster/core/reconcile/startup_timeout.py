@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from trainmaster.core.model.job import State
-from trainmaster.core.model.replica import ReplicaState
-from trainmaster.core.model.vm import DirectiveAction, LossCause, Vm, VmStatus
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import is_held, is_ready
+from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, match_vms
 from trainmaster.core.reconcile.steps import ReportLoss
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
@@ -17,8 +17,8 @@ def find_startup_timeouts(
 ) -> tuple[ReportLoss, ...]:
     """Return the replicas whose VM has carried the directive of the current incarnation for `after_s`.
 
-    The time counts from the latest of these moments: the incarnation was ordered; the VM became RUNNING; for a held
-    replica, the last peer became ready; in a job of several TPU slices, the last slice became RUNNING. Neither a slow
+    The time counts from the latest of these moments: the incarnation or the held round was ordered; the VM became
+    RUNNING; in a job of several TPU slices, the last slice became RUNNING. Neither a slow
     create nor waiting for capacity is therefore a timeout. `state` holds the whole attempt.
     """
     desired = desired_vms(state.job, state.replicas)
@@ -27,20 +27,25 @@ def find_startup_timeouts(
     timeouts = []
     for target in desired:
         vm = vm_by_name.get(target.name)
-        if vm is None or not _is_starting(target, vm) or target.replica.ordered_at is None or vm.started_at is None:
+        if (
+            vm is None
+            or not _is_starting(state.job, target, vm)
+            or target.replica.ordered_at is None
+            or vm.started_at is None
+        ):
             continue
         moments = [target.replica.ordered_at, vm.started_at, *slices_started]
-        if target.replica.state is ReplicaState.HELD:
-            moments += [peer.ready_at for peer in state.replicas if peer.ready_at]
+        if is_held(state.job, target.replica.replica_id) and state.job.round.ordered_at:
+            moments.append(state.job.round.ordered_at)
         if now - max(moments) >= timedelta(seconds=after_s):
             timeouts.append(ReportLoss(target.replica, target.name, vm, LossCause.STARTUP_TIMEOUT))
     return tuple(timeouts)
 
 
-def _is_starting(target: DesiredVm, vm: Vm) -> bool:
-    """Whether the VM runs, was directed to run this incarnation, and has not reported it ready."""
+def _is_starting(job: Job, target: DesiredVm, vm: Vm) -> bool:
+    """Whether the VM runs, was directed to this incarnation, and has not reported it ready."""
     if vm.status is not VmStatus.RUNNING or vm.vm_generation != target.replica.vm_generation:
         return False
-    if target.replica.state is ReplicaState.RUNNING or target.directive.action is not DirectiveAction.RUN:
+    if is_ready(job, target.replica) or not target.replica.reports_held:
         return False
     return vm.directive is not None and vm.directive.order == target.directive.order

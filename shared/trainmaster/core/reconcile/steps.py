@@ -5,8 +5,9 @@ Each step may be repeated, executed late, or executed by two deliveries at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum, auto
 
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.replica import Replica
@@ -79,26 +80,22 @@ class ReportLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class Reactivate:
-    """Record that the primary's restart made the replica's completion outdated."""
+class ReportMissingMember:
+    """Record that a round runs although this member awaits its VM."""
 
     replica: Replica
-    name: str
-    """Name of its VM."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refund:
-    """Record that the loss of a peer explains a charged exit of the replica."""
-
-    replica: Replica
-    incarnation: int
-    """The incarnation that the charged exit ended."""
-    cause: Replica
-    """The peer whose loss explains the exit."""
+Step = Create | Delete | Direct | Await | ReportLoss | ReportMissingMember
 
 
-Step = Create | Delete | Direct | Await | ReportLoss | Reactivate | Refund
+class Readiness(Enum):
+    """How far the members of a held round are."""
+
+    NOT_HELD = auto()  # no round is held
+    AWAITED = auto()  # agents have not reported
+    REPORTED = auto()  # all have reported, but some members have no VM: a verdict may end the job
+    READY = auto()  # all members are ready, and no VM that was given up may still run: the round may begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +105,18 @@ class Steps:
     steps: tuple[Step, ...]
     creates_postponed: bool = False
     """Whether VMs are missing that may not be requested before the placement's `next_at`."""
+    readiness: Readiness = Readiness.NOT_HELD
 
     @property
     def is_done(self) -> bool:
         """True if the observed VMs equal the desired ones."""
-        return not self.steps and not self.creates_postponed
+        return not self.steps and not self.creates_postponed and self.readiness is Readiness.NOT_HELD
 
     @property
-    def waits_for_backoff(self) -> bool:
-        """True if the postponed creates are all that is left to do."""
-        return self.creates_postponed and not self.steps
+    def awaits_reports(self) -> bool:
+        """True if nothing is left to do but to write directives, and then to wait for agents."""
+        is_awaited = self.readiness is Readiness.AWAITED and not self.creates_postponed
+        return is_awaited and all(isinstance(step, Direct) for step in self.steps)
 
     @property
     def waits(self) -> bool:
@@ -137,4 +136,4 @@ class Steps:
             for step in self.steps
             if not isinstance(step, Create) and not (isinstance(step, ReportLoss) and step.vm is None)
         )
-        return Steps(kept, self.creates_postponed)
+        return replace(self, steps=kept)

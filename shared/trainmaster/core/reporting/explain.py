@@ -8,12 +8,30 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
 
-from trainmaster.core.actions import ContinueProvisioning, Ignore, RecordMeasurements, ReplaceVm
+from trainmaster.core.actions import (
+    ContinueProvisioning,
+    FailJob,
+    Ignore,
+    MarkHostReady,
+    MarkReady,
+    RecordMeasurements,
+    ReplaceVm,
+    RerunJob,
+    StopRound,
+)
 from trainmaster.core.decisions import Decision, Reason, Rule
-from trainmaster.core.events import CapacityErrorKind, ChargeExplained, ReplicaEvent, ReplicaExited, VmsNotCreated
+from trainmaster.core.events import (
+    AllReady,
+    CapacityErrorKind,
+    MemberMissing,
+    ReplicaEvent,
+    ReplicaExited,
+    VmsNotCreated,
+)
 from trainmaster.core.ledger import LedgerEntry, replay
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.job import Job, JobState, State, tuning_of
+from trainmaster.core.model.members import is_ready, members
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import trial_id
@@ -29,7 +47,10 @@ CAPACITY_ERRORS_SHOWN: Final = 8
 MEASUREMENTS_SHOWN: Final = 1
 """Entries in a row with measurements of running trials that are shown, besides the last one."""
 
-_COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced", "collateral")
+MEMBERS_SHOWN: Final = 5
+"""Members that a sentence names, at most."""
+
+_COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced")
 
 ADMISSION_PENDING: Final = "The job waits to be admitted; the sweep looks at it every minute."
 
@@ -51,7 +72,7 @@ class Difference:
 def concerns(entry: LedgerEntry, replica_id: ReplicaId) -> bool:
     """Whether the entry is about this replica, or about the job as a whole."""
     event = entry.event
-    if isinstance(event, ChargeExplained):
+    if isinstance(event, MemberMissing):
         return event.replica_id == replica_id
     return not isinstance(event, ReplicaEvent) or event.subject.replica_id == replica_id
 
@@ -67,11 +88,31 @@ def final_entry(job: Job, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
 
 
 def shown_entries(
-    entries: Iterable[LedgerEntry], replica_id: ReplicaId | None, *, everything: bool
+    entries: Iterable[LedgerEntry], replica_id: ReplicaId | None, *, everything: bool, with_ends: bool = False
 ) -> tuple[tuple[LedgerEntry, int], ...]:
-    """Return the entries about a replica, or all, in the form of `condense`. `everything`: without leaving any out."""
+    """Return the entries about a replica, or all, in the form of `condense`.
+
+    `everything`: without leaving any out. `with_ends`: with the end of each round besides its verdict.
+    """
     chosen = [entry for entry in entries if replica_id is None or concerns(entry, replica_id)]
-    return tuple((entry, 0) for entry in chosen) if everything else condense(filter(is_news, chosen))
+    return tuple((entry, 0) for entry in chosen) if everything else condense(one_per_round(chosen, with_ends=with_ends))
+
+
+def one_per_round(entries: Iterable[LedgerEntry], *, with_ends: bool = False) -> tuple[LedgerEntry, ...]:
+    """Return the news among these entries, with one about each round: its verdict, or its end while that is all.
+
+    The reports of members that they are ready for a later round are left out.
+    """
+    shown = []
+    is_judged = False
+    for entry in reversed([entry for entry in entries if is_news(entry)]):
+        action, is_verdict = entry.decision.action, isinstance(entry.event, AllReady)
+        is_detail = isinstance(action, MarkReady | MarkHostReady) and (action.round or 1, entry.after.attempt) > (1, 1)
+        if is_detail or (isinstance(action, StopRound) and is_judged and not is_verdict and not with_ends):
+            continue
+        is_judged |= is_verdict or isinstance(action, RerunJob | FailJob)
+        shown.append(entry)
+    return tuple(reversed(shown))
 
 
 def budget_changes(entry: LedgerEntry) -> tuple[tuple[str, int, int], ...]:
@@ -112,7 +153,7 @@ def _shown_in_a_row(entry: LedgerEntry) -> int | None:
 
 def rules_passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:
     """Return the rules that come before the one that decided about an exit, each with its condition."""
-    if not isinstance(entry.event, ReplicaExited) or entry.decision.rule in (Rule.LIFECYCLE, Rule.STALE):
+    if not _is_about_exit(entry) or entry.decision.rule in (Rule.LIFECYCLE, Rule.STALE, Rule.ROUND):
         return ()
     passed_over = []
     for row in ROWS:
@@ -120,6 +161,11 @@ def rules_passed_over(entry: LedgerEntry) -> tuple[tuple[Rule, str], ...]:
             break
         passed_over.append((row.rule, row.condition))
     return tuple(passed_over)
+
+
+def _is_about_exit(entry: LedgerEntry) -> bool:
+    """Whether the rules for exits judged the event: an exit, or a verdict."""
+    return isinstance(entry.event, ReplicaExited) or (isinstance(entry.event, AllReady) and entry.event.round > 0)
 
 
 def next_steps(
@@ -144,14 +190,19 @@ def next_steps(
     is_vm_requested = any(replica.state in (ReplicaState.WAITING, ReplicaState.REPLACING) for replica in replicas)
     if is_vm_requested and job.placement.round:
         sentences.append(_provisioning(job, entries))
-    down = [
-        replica.replica_id.words for replica in replicas if replica.state.is_down and replica.replica_id.is_in_cluster
-    ]
-    for replica in replicas:
-        if replica.state is ReplicaState.HELD:
-            waits = f"waits for {' and '.join(down)}" if down else "waits no longer: it is being started"
-            sentences.append(f"{replica.replica_id.words} {waits}.")
+    if job.round.is_held:
+        sentences.append(_awaited_members(State(job, replicas)))
     return tuple(sentences) or ("Every replica runs.",)
+
+
+def _awaited_members(state: State) -> str:
+    """Return which members the held round waits for."""
+    waiting = [member.replica_id.words for member in members(state) if not is_ready(state.job, member)]
+    if not waiting:
+        return f"Every member is ready: round {state.job.round.number} begins."
+    more = len(waiting) - MEMBERS_SHOWN
+    names = ", ".join(waiting[:MEMBERS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"Round {state.job.round.number} begins when every member is ready. It waits for {names}."
 
 
 def _trials_to_come(job: Job) -> tuple[str, ...]:
@@ -200,7 +251,7 @@ def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Dif
     state: State | None = None
     changed = []
     for entry in entries:
-        if state is not None and isinstance(entry.event, ReplicaExited):
+        if state is not None and _is_about_exit(entry):
             job = replace(state.job, plan=replace(state.job.plan, exit_policy=policy))
             decision = judge(replace(state, job=job), entry.event, entry.at)
             if decision.action.kind != entry.decision.action.kind:

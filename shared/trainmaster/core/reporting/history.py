@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trainmaster.core.actions import AcceptJob, Action, ContinueProvisioning, FailJob, ReplicaAction, SucceedJob
+from trainmaster.core.actions import (
+    AcceptJob,
+    Action,
+    BeginRound,
+    ContinueProvisioning,
+    FailJob,
+    ReplicaAction,
+    StopRound,
+    SucceedJob,
+)
 from trainmaster.core.evolve import changes_whole_attempt, evolve
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica
+from trainmaster.core.transitions.change import Change, IllegalTransitionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +37,7 @@ class Step:
     job: Job
     """The job after the entry."""
     changed: tuple[Replica, ...]
-    """The replicas of the current attempt that the entry created or changed."""
+    """The replicas of the current attempt that the entry created or changed. All, if a round began or ended."""
 
     @property
     def begins_attempt(self) -> bool:
@@ -61,13 +72,24 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
             continue
         else:
             previous, state = job, _state_for(action, job, replicas)
-        change = evolve(state, entry.decision, entry.at)
+        change = _change(state, entry)
         job = change.job or job
         if previous is None or previous.attempt != job.attempt:
             replicas.clear()
         changed = tuple(replica for replica in change.replicas if replica.attempt == job.attempt)
         replicas.update({replica.key: replica for replica in changed})
+        if previous is not None and previous.round != job.round:
+            changed = recall(State(job, tuple(replicas.values()))).replicas
+            replicas.update({replica.key: replica for replica in changed})
         yield Step(entry, previous, job, changed)
+
+
+def _change(state: State | None, entry: LedgerEntry) -> Change:
+    """Return what the entry changed. An entry of an earlier release may not fit the state that the others lead to."""
+    try:
+        return evolve(state, entry.decision, entry.at)
+    except IllegalTransitionError:
+        return Change()
 
 
 def _state_for(action: Action, job: Job, replicas: Mapping[str, Replica]) -> State:
@@ -75,7 +97,7 @@ def _state_for(action: Action, job: Job, replicas: Mapping[str, Replica]) -> Sta
     if changes_whole_attempt(job, action):
         return State(job, tuple(replicas.values()), whole=True)
     key = None
-    if isinstance(action, ReplicaAction | SucceedJob | FailJob):
+    if isinstance(action, ReplicaAction | SucceedJob | FailJob | StopRound | BeginRound):
         key = action.replica
     elif isinstance(action, ContinueProvisioning):
         key = action.lost

@@ -15,17 +15,19 @@ from typing import Final
 from trainmaster.core.actions import (
     AcceptJob,
     BeginPreparing,
+    BeginRound,
     BeginRunning,
     CancelJob,
     CompleteTuning,
     ContinueProvisioning,
     FailJob,
-    HoldReplica,
     Ignore,
+    MarkReady,
     RecordMeasurements,
     ReplaceVm,
     RerunJob,
     RestartReplica,
+    StopRound,
     SucceedJob,
 )
 from trainmaster.core.cluster.tf_config import POOLS
@@ -94,8 +96,13 @@ def service_lines(entry: LedgerEntry) -> tuple[ServiceLine, ...]:
         ServiceLine(
             entry.job_id, f"{SERVICE}-{entry.key}-{number}", entry.at + number * LINE_INTERVAL, severity, message
         )
-        for number, (severity, message) in enumerate(_messages(entry.decision))
+        for number, (severity, message) in enumerate(() if _is_repeated(entry.decision) else _messages(entry.decision))
     )
+
+
+def _is_repeated(decision: Decision) -> bool:
+    """Whether the decision is one of those of all members in each later round."""
+    return isinstance(decision.action, MarkReady) and (decision.action.round or 1) > 1
 
 
 def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
@@ -119,7 +126,7 @@ def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
             yield Severity.ERROR, "Job failed."
         case CancelJob(message=message):
             yield from _info(message, TEARING_DOWN, "Job cancelled.")
-        case RestartReplica() | RerunJob() | ReplaceVm() | HoldReplica() | ContinueProvisioning():
+        case RestartReplica() | RerunJob() | ReplaceVm() | StopRound() | BeginRound() | ContinueProvisioning():
             yield Severity.WARNING, decision.text
         case _:
             yield (Severity.WARNING if decision.reason in WARNING_REASONS else Severity.INFO), decision.text

@@ -16,6 +16,7 @@ from typing import Final
 
 from trainmaster.core.events import Event, VmReady
 from trainmaster.core.model.job import JobState
+from trainmaster.core.model.members import current_incarnation, is_held
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reconcile.desired import is_spot
@@ -32,7 +33,7 @@ class Phase(StrEnum):
     RUNNING = "running"
     RESTARTING = "restarting"  # the next incarnation was ordered in the same VM
     REPLACING = "replacing"  # another VM was ordered, and its agent does not run yet
-    HELD = "held"  # it waits until no peer is down
+    HELD = "held"  # its round waits until every member is ready
     COMPLETED = "completed"  # it exited 0, and its VM was released
 
 
@@ -47,7 +48,6 @@ _PHASES: Final = {
     ReplicaState.RUNNING: Phase.RUNNING,
     ReplicaState.RESTARTING: Phase.RESTARTING,
     ReplicaState.REPLACING: Phase.REPLACING,
-    ReplicaState.HELD: Phase.HELD,
     ReplicaState.COMPLETED: Phase.COMPLETED,
 }
 
@@ -134,12 +134,14 @@ def _new_spans(
     at = step.entry.at
     for replica in step.changed:
         phase = Phase.QUEUED if is_queued else _PHASES[replica.state]
+        if phase is Phase.RUNNING and is_held(step.job, replica.replica_id):
+            phase = Phase.HELD
         last = open_spans.get(replica.replica_id)
         start = at if last is None else max(at, last.start)
         span = Span(
             replica.replica_id,
             replica.attempt,
-            replica.incarnation,
+            current_incarnation(step.job, replica),
             replica.vm_generation,
             phase,
             start,

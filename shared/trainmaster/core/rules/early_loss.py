@@ -45,7 +45,7 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
     series = describe_series(replica, cause)
     if losses >= EARLY_LOSSES_MAX and is_required(job.plan, replica.replica_id):
         lost = f"{who} lost {losses} VMs in a row before their agents reported, or soon after"
-        message = messages.internal_error(f"{lost}; {cause}")
+        message = messages.internal_error(f"{lost}; {cause[0].lower()}{cause[1:]}")
         return Decision(Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message))
     zone_index = _zone_index(job, replica)
     if zone_index == job.placement.zone_index:

@@ -5,26 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from trainmaster.core.actions import FailJob, Ignore
+from trainmaster.core.actions import FailJob, RecordCompletion
 from trainmaster.core.decisions import Decision, Reason, Rule
-from trainmaster.core.events import ReplicaExited
-from trainmaster.core.model.exit_policy import PERMANENT_STATUSES, Blame, ExitAction, ExitPolicy, Preset, code_of
+from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.model.exit_policy import PERMANENT_STATUSES, ExitAction, ExitPolicy, Preset, code_of
+from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.round import Round
 from trainmaster.core.rules import messages
-from trainmaster.core.rules.attribution import blame, may_be_collateral
+from trainmaster.core.rules.evidence import reports_lost_peer
 from trainmaster.core.rules.repetition import bug_signature, is_quick_failure, is_transient
-from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, LOSS_REPORT_DELAY_MAX, QUICK_FAILURE_MAX_S
+from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One exit of a replica's current incarnation, and everything the rules may look at."""
+    """One exit that decides, and everything the rules may look at."""
 
     state: State
     replica: Replica
     event: ReplicaExited
     now: datetime
+    is_verdict: bool = False
+    """Whether the exit decides about the round that ended; False: the replica is judged alone."""
+    is_only_failure: bool = True
+    """In a verdict: whether no other member failed."""
 
     @property
     def job(self) -> Job:
@@ -34,6 +40,21 @@ class Case:
     def who(self) -> str:
         """`worker 1`."""
         return self.replica.replica_id.words
+
+    @property
+    def record(self) -> Round | Replica:
+        """What counts the failures: the round for all members, or the replica."""
+        return self.job.round if self.is_verdict else self.replica
+
+    @property
+    def is_on_current_vm(self) -> bool:
+        """Whether the program ran on the VM that the replica has now."""
+        return self.event.subject.vm_generation == self.replica.vm_generation
+
+    @property
+    def restarts_used(self) -> int:
+        """Restarts of the replica that were charged, and count."""
+        return len(self.policy.counted(self.replica.restarts, self.now))
 
     @property
     def policy(self) -> ExitPolicy:
@@ -58,8 +79,8 @@ class Case:
 
     @property
     def quick_failures(self) -> int:
-        """Quick failures of the replica in a row, with this one; 0 if this failure was not quick."""
-        return self.replica.quick_failures + 1 if is_quick_failure(self.event) else 0
+        """Quick failures in a row, with this one; 0 if this failure was not quick."""
+        return self.record.quick_failures + 1 if is_quick_failure(self.event) else 0
 
     @property
     def after_pause(self) -> str:
@@ -71,7 +92,7 @@ class Case:
     def bug_advice(self) -> str:
         """What to do about failures that look like a bug, with a leading space; empty unless they do."""
         error = self.event.error
-        may_be_transient = blame(self.event) is Blame.PEER or (error is not None and is_transient(error))
+        may_be_transient = reports_lost_peer(self.event) or (error is not None and is_transient(error))
         if self.quick_failures < LIKELY_BUG_FAILURES or may_be_transient:
             return ""
         minutes = QUICK_FAILURE_MAX_S // 60
@@ -82,38 +103,41 @@ class Case:
 
     @property
     def outcome(self) -> str:
-        """`worker 1 exited with status 1 (ValueError)`."""
-        return f"{self.who} {messages.exit_outcome(self.event)}"
+        """`worker 1 exited with status 1 (ValueError)`, or in a verdict `Round 8 ended: worker 1 failed first: ...`."""
+        if not self.is_verdict:
+            return f"{self.who} {messages.exit_outcome(self.event)}"
+        ended = f"Round {self.job.round.number - 1} ended"
+        if self.event.cause is ExitCause.STALLED and not self.is_only_failure:  # no one knows which member hung
+            return f"{ended}: several members printed nothing for the job's stallTimeout"
+        return f"{ended}: {self.who} failed first: {messages.failure(self.event)}"
+
+    def then(self, consequence: str) -> str:
+        """Return the decision's text: what happened, and what follows."""
+        if self.is_verdict:
+            return f"{self.outcome}. {consequence[0].upper()}{consequence[1:]}"
+        return f"{self.outcome}: {consequence}"
+
+    def because(self, cause: str, consequence: str) -> str:
+        """Return the text of a decision about something that happened to the VM of the replica."""
+        if self.is_verdict:
+            return f"Round {self.job.round.number - 1} ended: {cause}. Free of charge."
+        return f"{cause[0].upper()}{cause[1:]}: {consequence}"
 
     @property
-    def may_be_collateral_failure(self) -> bool:
-        """Whether the preset `service` calls an exit permanent that the loss of a peer may still explain."""
+    def is_peer_loss_at_service(self) -> bool:
+        """Whether the preset `service` calls an exit permanent that reports a lost peer."""
         is_service = self.policy.preset is Preset.SERVICE and self.code not in PERMANENT_STATUSES
-        return is_service and may_be_collateral(self.job, self.event)
+        return is_service and reports_lost_peer(self.event)
 
     @property
     def proves_bug(self) -> bool:
-        """Whether the previous incarnation failed in the same way, and both failed quickly, in the job's own code."""
-        event, previous = self.event, self.replica.previous
-        return (
-            previous is not None
-            and previous.is_charged
-            and previous.bug is not None
-            and previous.bug == bug_signature(event)
-            and (previous.exit_status, previous.signal) == (event.exit_status, event.signal)
-        )
+        """Whether the last failure was the same, and both failed quickly, in the job's own code."""
+        return self.record.bug is not None and self.record.bug == bug_signature(self.event)
 
-    def fail_unless_explained(self, rule: Rule, reason: Reason, text: str) -> Decision:
-        """Return the decision to end the job, or to postpone this: a loss that explains the exit may come.
-
-        A job that has ended cannot be started again. Within its budgets, a charge is refunded instead.
-        """
-        is_recent = abs(self.now - self.event.at) < LOSS_REPORT_DELAY_MAX
-        if not is_recent or not may_be_collateral(self.job, self.event):
-            return self.fail(rule, reason, text)
-        text = f"{text} The loss of a peer may still explain this exit, so the job does not end yet."
-        return Decision(rule, Reason.CAUSE_NOT_KNOWN_YET, text, Ignore())
-
-    def fail(self, rule: Rule, reason: Reason, text: str) -> Decision:
-        """Return the decision to end the job with this exit as its error message."""
-        return Decision(rule, reason, text, FailJob(messages.replica_failed(self.event), self.replica.key))
+    def fail(self, rule: Rule, reason: Reason, consequence: str) -> Decision:
+        """Return the decision to end the job with this exit as its error message, or to give up an optional replica."""
+        if not is_required(self.job.plan, self.replica.replica_id):
+            text = self.then(f"{consequence} The job continues without {self.who}.")
+            return Decision(rule, reason, text, RecordCompletion(self.replica.key, self.event.at))
+        action = FailJob(messages.replica_failed(self.event), self.replica.key)
+        return Decision(rule, reason, self.then(consequence), action)

@@ -15,13 +15,12 @@ from trainmaster.core.decisions import Decision, Reason, stale
 from trainmaster.core.events import (
     AllReady,
     CancelRequested,
-    ChargeExplained,
-    CompletionOutdated,
     DeadlinePassed,
     DeleteRequested,
     Event,
     JobSubmitted,
     LabelsChanged,
+    MemberMissing,
     ProvisioningStarted,
     ReplicaEvent,
     ReplicaExited,
@@ -38,12 +37,12 @@ from trainmaster.core.events import (
     VmsQueued,
 )
 from trainmaster.core.model.job import State
+from trainmaster.core.model.members import current_incarnation, is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.capacity import judge_vms_not_created, judge_vms_queued
 from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
-from trainmaster.core.rules.explained_charge import judge_explained_charge
 from trainmaster.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
-from trainmaster.core.rules.reactivation import judge_outdated_completion
+from trainmaster.core.rules.member_exit import judge_member_exit, judge_missing_member, judge_primary_success
 from trainmaster.core.rules.replica_exit import judge_exit
 from trainmaster.core.rules.tuning import judge_suggestion, judge_trial, judge_tuning_ended
 from trainmaster.core.rules.user_requests import judge_cancel, judge_deadline, judge_deletion, judge_labels
@@ -64,7 +63,7 @@ ENDED_JOB_RULES: Final[Mapping[type, JobRule]] = {
 LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
     ProvisioningStarted: judge_provisioning_started,
     AllReady: judge_all_ready,
-    ChargeExplained: judge_explained_charge,
+    MemberMissing: judge_missing_member,
     VmsNotCreated: judge_vms_not_created,
     VmsQueued: judge_vms_queued,
     CancelRequested: judge_cancel,
@@ -80,7 +79,6 @@ REPLICA_RULES: Final[Mapping[type, ReplicaRule]] = {
     VmReady: judge_ready,
     ReplicaExited: judge_exit,
     VmLost: judge_vm_loss,
-    CompletionOutdated: judge_outdated_completion,
 }
 """Rules of events whose subject is the replica's current incarnation, or its current VM (`VmLost`)."""
 
@@ -121,21 +119,33 @@ def _was_never_ordered(state: State, event: ReplicaEvent) -> bool:
     replica = named or state.find(job.attempt, subject.replica_id)
     if replica is None or subject.attempt > job.attempt or subject.vm_generation > replica.vm_generation:
         return True
-    return named is not None and subject.incarnation > named.incarnation
+    if named is None:
+        return False
+    is_current = named.attempt == job.attempt
+    return subject.incarnation > (current_incarnation(job, named) if is_current else named.incarnation)
 
 
 def _judge_replica_event(state: State, event: ReplicaEvent, now: datetime) -> Decision:
     """Apply the fences of rule 1 before the rule of the event."""
     subject, job = event.subject, state.job
+    if isinstance(event, ReplicaExited) and (success := judge_primary_success(state, event, now)):
+        return success
     replica = state.find(job.attempt, subject.replica_id)
     # A VM outlives an attempt: its loss counts even if the event names an older attempt.
     is_vm_loss = isinstance(event, VmLost) and event.is_vm_loss
     if subject.attempt < job.attempt and not is_vm_loss:
-        return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {subject.attempt}.")
+        reason = Reason.ROUND_ENDED if _is_of_member(state, event) else Reason.OLD_ATTEMPT
+        return stale(reason, f"The job was rerun after attempt {subject.attempt}.")
     if replica is None or subject.attempt > job.attempt:
         return stale(Reason.UNKNOWN_INCARNATION, "The job has no such replica.")
-    rule = REPLICA_RULES[type(event)]
+    is_member_exit = isinstance(event, ReplicaExited) and is_member(job.plan, subject.replica_id)
+    rule: ReplicaRule = judge_member_exit if is_member_exit else REPLICA_RULES[type(event)]
     return _fence(state, replica, event) or rule(state, replica, event, now)
+
+
+def _is_of_member(state: State, event: ReplicaEvent) -> bool:
+    """Whether the event is a report of a member about a round. Late ones are many, and are not recorded."""
+    return not isinstance(event, VmLost) and is_member(state.job.plan, event.subject.replica_id)
 
 
 def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | None:
@@ -149,10 +159,11 @@ def _fence(state: State, replica: Replica, event: ReplicaEvent) -> Decision | No
         return stale(Reason.OTHER_VM, "The event is about another VM than the one that this replica runs on.")
     if isinstance(event, VmLost):
         return None
-    if subject.incarnation != replica.incarnation:
-        is_older = subject.incarnation < replica.incarnation
-        return _other_subject(Reason.OLD_INCARNATION, "incarnation", is_older=is_older)
-    if replica.state is ReplicaState.COMPLETED and not isinstance(event, CompletionOutdated):
+    incarnation = current_incarnation(state.job, replica)
+    if subject.incarnation != incarnation:
+        reason = Reason.ROUND_ENDED if _is_of_member(state, event) else Reason.OLD_INCARNATION
+        return _other_subject(reason, "incarnation", is_older=subject.incarnation < incarnation)
+    if replica.state is ReplicaState.COMPLETED:
         return stale(Reason.NOTHING_TO_DO, "The replica has already exited 0.")
     return None
 

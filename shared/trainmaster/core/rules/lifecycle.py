@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from trainmaster.core.actions import AcceptJob, BeginPreparing, BeginRunning, MarkHostReady, MarkReady
+from trainmaster.core.actions import AcceptJob, BeginPreparing, BeginRunning, MarkHostReady, MarkReady, SucceedJob
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.replica import HostVm, Replica, ReplicaState
+from trainmaster.core.model.members import current_incarnation, is_member, is_ready
+from trainmaster.core.model.replica import HostVm, Replica
 from trainmaster.core.rules import messages
+from trainmaster.core.rules.member_exit import judge_primary_success
+from trainmaster.core.rules.verdict import judge_round
 
 
 def is_same_submission(stored: Job, submitted: Job) -> bool:
@@ -39,8 +42,10 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
-    """Begin RUNNING when every required replica of the current attempt has been ready."""
+    """Begin RUNNING when every required replica of the current attempt has been ready, or begin a held round."""
     job = state.job
+    if event.round:
+        return judge_round(state, event, now)
     if event.attempt != job.attempt:
         return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {event.attempt}.")
     if job.state is not JobState.PREPARING:
@@ -52,15 +57,29 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
 
 def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -> Decision:
     """Mark a replica ready. A slice is ready when the last of its hosts is."""
-    subject, who = event.subject, replica.replica_id.words
+    job, subject, who = state.job, event.subject, replica.replica_id.words
+    success = judge_primary_success(state, event.ended, now) if event.ended else None
+    if success and isinstance(success.action, SucceedJob):  # a host of a slice that exited 0 is ready like any other
+        return success
     host_vm = HostVm(subject.host or 0, event.host_vm) if event.host_vm else None
-    if replica.state is ReplicaState.RUNNING:
-        return stale(Reason.NOTHING_TO_DO, "The replica is running already.")
-    hosts = state.job.plan.group(replica.replica_id.task_type).hosts
-    hosts_ready = {*replica.hosts_ready, *(() if subject.host is None else (subject.host,))}
+    if is_ready(job, replica):
+        return stale(Reason.NOTHING_TO_DO, "The replica is ready already.")
+    number = job.round.number if is_member(job.plan, replica.replica_id) else None
+    hosts = job.plan.group(replica.replica_id.task_type).hosts
+    reported = replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
+    hosts_ready = {*reported, *(() if subject.host is None else (subject.host,))}
     if subject.host is not None and len(hosts_ready) < hosts:
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}."
-        host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm)
+        host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm, number)
         return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
-    action = MarkReady(replica.key, subject.vm.instance_id, event.at, host_vm, replica.vm_since or event.at)
-    return Decision(Rule.LIFECYCLE, Reason.READY, f"{who} is ready on {subject.vm.name}.", action)
+    action = MarkReady(
+        replica.key,
+        subject.vm.instance_id,
+        host_vm,
+        number,
+        event.ended.measurement if event.ended else None,
+        replica.vm_since or event.at,
+    )
+    which = f" for round {number}" if number and job.round.is_held else ""
+    before = f" Before, it {messages.exit_outcome(event.ended)}." if event.ended else ""
+    return Decision(Rule.LIFECYCLE, Reason.READY, f"{who} is ready{which} on {subject.vm.name}.{before}", action)

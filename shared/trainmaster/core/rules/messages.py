@@ -49,7 +49,7 @@ def exit_outcome(event: ReplicaExited) -> str:
     if event.cause is ExitCause.INSTALL:
         return "could not install its packages"
     if event.cause is ExitCause.VM_RESTARTED:
-        return "was interrupted by another reboot of its VM"
+        return "was interrupted by a reboot of its VM"
     if event.cause is ExitCause.STALLED:
         return "was ended because it printed nothing for the job's stallTimeout"
     if event.out_of_memory:
@@ -58,6 +58,12 @@ def exit_outcome(event: ReplicaExited) -> str:
         return f"was ended by signal {exit_status(event)}"
     error = f" ({event.error.type})" if event.error else ""
     return f"exited with status {exit_status(event)}{error}"
+
+
+def failure(event: ReplicaExited) -> str:
+    """Return what ended the replica: its own error in one line, or a clause."""
+    is_error = event.cause is ExitCause.PROCESS and not event.out_of_memory
+    return (cause(event) if is_error else "") or f"it {exit_outcome(event)}"
 
 
 def replica_failed(event: ReplicaExited) -> str:

@@ -10,8 +10,8 @@ import re
 from typing import Final
 
 from trainmaster.core.events import ProgramError, ReplicaExited
-from trainmaster.core.model.exit_policy import Blame
-from trainmaster.core.rules.attribution import blame
+from trainmaster.core.model.exit_policy import code_of
+from trainmaster.core.rules.evidence import is_own_failure
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 
 TRANSIENT_TYPES: Final = frozenset(
@@ -66,11 +66,12 @@ def is_quick_failure(event: ReplicaExited) -> bool:
 def bug_signature(event: ReplicaExited) -> str | None:
     """Return what a repetition of this exit would have in common with it; None if a repetition would prove no bug."""
     error = event.error
-    if error is None or not error.own_frame or not is_quick_failure(event) or blame(event) is not Blame.OWN:
+    if error is None or not error.own_frame or not is_quick_failure(event) or not is_own_failure(event):
         return None
     if is_transient(error):
         return None
-    return f"{error.type}: {_NUMBERS.sub('#', error.message)} at {error.own_frame}"
+    code = code_of(event.exit_status, event.signal)
+    return f"{code}, {error.type}: {_NUMBERS.sub('#', error.message)} at {error.own_frame}"
 
 
 def is_transient(error: ProgramError) -> bool:

@@ -1,4 +1,7 @@
-"""Exits of replicas (rules 2 to 10 and 14): `ROWS` has their rules in the order of judging, first match wins.
+"""Exits (rules 2 to 10 and 14): `ROWS` has their rules in the order of judging, first match wins.
+
+They judge each exit of a replica that is judged alone, and the one exit that decides about a round
+(`trainmaster.core.rules.verdict`).
 
 Each row is a function from the case to a decision, or to None if the row does not apply. `Row.condition` says in words
 when it applies; `trainmaster why` prints the conditions of the rows that were passed over.
@@ -7,30 +10,31 @@ when it applies; `trainmaster why` prints the conditions of the rows that were p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from trainmaster.core.actions import (
+    Action,
+    BeginRound,
     Budget,
-    HoldReplica,
     RecordCompletion,
     RecordHostDone,
+    ReplaceVm,
     RerunJob,
     RestartReplica,
+    StopRound,
     SucceedJob,
 )
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import ExitCause, ReplicaExited
-from trainmaster.core.model.exit_policy import ExitAction, Preset
+from trainmaster.core.model.exit_policy import CRASH_STATUSES, ExitAction, Preset
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
-from trainmaster.core.model.replica import EndKind, Replica
-from trainmaster.core.rules.attribution import blame, may_be_collateral, past_exit
-from trainmaster.core.rules.causes import Causes
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.repetition import bug_signature
 from trainmaster.core.rules.vm_loss import internal_error, replace_vm
-from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S, REBOOT_INTERVAL_MIN
+from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 
 IMPORT_ERRORS: Final = ("ModuleNotFoundError", "ImportError", "SyntaxError", "IndentationError", "TabError")
 """Exceptions of a program that cannot be imported. Another attempt raises them again, if they came soon after the
@@ -38,36 +42,38 @@ start: a program that has run for longer may have raised them from its data or f
 
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
-    """Decide about an exit of the replica's current incarnation.
+    """Decide about an exit of the current incarnation of a replica that is judged alone."""
+    return first_match(Case(state, replica, event, now))
 
-    `state` holds the replica and the peers whose losses may explain the exit. If it does not hold all of them,
-    `attribution.may_be_explained` says whether another one may change the decision.
-    """
-    case = Case(state, replica, event, now)
+
+def first_match(case: Case) -> Decision:
+    """Return the decision of the first row that applies. The last one always does."""
     return next(decision for row in ROWS if (decision := row.decide(case)))
 
 
-def _primary_done(case: Case) -> Decision | None:
-    if not case.event.succeeded or case.replica.replica_id != case.job.plan.primary or case.hosts_left:
+def judge_exit_zero(case: Case) -> Decision | None:
+    """Decide about an exit 0 (rules 2 and 3); None: the exit is another one."""
+    event, replica, who = case.event, case.replica, case.who
+    host = event.subject.host
+    if not event.succeeded:
         return None
-    action = SucceedJob(case.replica.key, case.event.measurement)
-    return Decision(Rule.PRIMARY_DONE, Reason.PRIMARY_EXITED_ZERO, f"{case.who} is the primary and exited 0.", action)
-
-
-def _replica_done(case: Case) -> Decision | None:
-    if not case.event.succeeded:
-        return None
-    host = case.event.subject.host
     if host is not None and case.hosts_left:
-        text = f"Host {host} of {case.who} exited 0; {case.hosts_left} of its hosts still run."
-        action = RecordHostDone(case.replica.key, host, case.event.measurement)
+        text = f"Host {host} of {who} exited 0; {case.hosts_left} of its hosts still run."
+        action = RecordHostDone(replica.key, host, event.measurement)
         return Decision(Rule.REPLICA_DONE, Reason.HOST_EXITED_ZERO, text, action)
-    text = f"{case.who} exited 0; the job continues."
-    return Decision(Rule.REPLICA_DONE, Reason.EXITED_ZERO, text, RecordCompletion(case.replica.key, case.event.at))
+    if replica.replica_id == case.job.plan.primary:
+        text = f"{who} is the primary and exited 0."
+        success = SucceedJob(replica.key, event.measurement)
+        return Decision(Rule.PRIMARY_DONE, Reason.PRIMARY_EXITED_ZERO, text, success)
+    completion = RecordCompletion(replica.key, event.at)
+    return Decision(Rule.REPLICA_DONE, Reason.EXITED_ZERO, f"{who} exited 0; the job continues.", completion)
 
 
-def _vm_stopping(case: Case) -> Decision | None:
-    """Treat every exit during a shutdown as a lost VM, even an exit 0: the program may exit 0 after a checkpoint."""
+def judge_vm_stopping(case: Case) -> Decision | None:
+    """Decide by rule 4 about an exit while the VM shuts down; None: the exit is another one.
+
+    Treat every exit during a shutdown as a lost VM, even an exit 0: the program may exit 0 after a checkpoint.
+    """
     if case.event.cause is not ExitCause.VM_STOPPING:
         return None
     cause = f"The VM of {case.who} was shutting down when its program exited"
@@ -83,68 +89,45 @@ def _vm_stopping(case: Case) -> Decision | None:
 
 
 def _vm_restarted(case: Case) -> Decision | None:
-    """Restart free of charge. A second reboot soon after the first one is charged: the program may bring its VM
-    down."""
-    if case.event.cause is not ExitCause.VM_RESTARTED or _has_just_rebooted(case):
+    """Restart free of charge. The second reboot of a VM is charged: the program may bring its VM down."""
+    if case.event.cause is not ExitCause.VM_RESTARTED or (case.replica.reboots and case.is_on_current_vm):
         return None
-    cause = f"The VM of {case.who} rebooted under its program"
-    if case.job.plan.restart_job_on_worker_restart:
-        text = f"{cause}: the whole job is rerun (restartJobOnWorkerRestart), free of charge."
-        return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, _rerun_action(case, Budget.FREE))
-    text = f"{cause}: it restarts in the same VM, free of charge."
-    return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, _restart_action(case, Budget.FREE))
+    cause = f"the VM of {case.who} rebooted under its program"
+    rerun = case.job.plan.restart_job_on_worker_restart
+    consequence = "the whole job is rerun (restartJobOnWorkerRestart)" if rerun else "it restarts in the same VM"
+    text = case.because(cause, f"{consequence}, free of charge.")
+    action = _rerun_action(case, Budget.FREE) if rerun else _restart_action(case, Budget.FREE)
+    return Decision(Rule.VM_LOST, Reason.VM_RESTARTED, text, action)
 
 
-def _has_just_rebooted(case: Case) -> bool:
-    """Whether the previous incarnation also ended by a reboot, within `REBOOT_INTERVAL_MIN`."""
-    previous = case.replica.previous
-    if previous is None or previous.kind is not EndKind.REBOOT:
-        return False
-    return case.event.at - previous.ended_at < REBOOT_INTERVAL_MIN
-
-
-def _setup_failed(case: Case) -> Decision | None:
+def judge_setup_failure(case: Case) -> Decision | None:
+    """Decide about a set-up that failed (rule 5); None: the exit is another one."""
     if case.event.cause is not ExitCause.SETUP:
         return None
     cause = case.event.tail.strip() or (case.event.error.message if case.event.error else "no cause given")
     text = f"{case.who} could not be set up: {cause}"
-    reporter_vm = case.event.subject.vm.instance_id
-    return internal_error(case.job, text, Reason.SETUP_FAILED, case.replica.key, reporter_vm)
+    return internal_error(
+        case.job, text, Reason.SETUP_FAILED, case.replica.key, case.event.subject.vm.instance_id, replaces_vm=True
+    )
 
 
 def _retries_disabled(case: Case) -> Decision | None:
-    """Fail the job, unless the loss of a peer may still explain the exit: rules 9 and 10 limit such exits."""
     if not case.job.plan.disable_retries:
         return None
-    if may_be_collateral(case.job, case.event) and case.replica.restarts_used < RESTARTS_MAX:
-        return None
-    text = f"{case.outcome}; retries are disabled."
-    return case.fail_unless_explained(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, text)
-
-
-def _collateral(case: Case) -> Decision | None:
-    ended = past_exit(case.replica, case.event, is_charged=True)
-    peer = Causes(case.state).find(case.replica, ended)
-    if peer is None:
-        return None
-    is_down = peer.state.is_down
-    reason = Reason.PEER_DOWN if is_down else Reason.PEER_LOST_MEANWHILE
-    when = "it restarts when no peer is down" if is_down else "it restarts"
-    text = f"{case.outcome} because {peer.replica_id.words} was lost: {when}, free of charge."
-    action = HoldReplica(case.replica.key, peer.key, case.event.subject.vm.instance_id, case.event.measurement)
-    return Decision(Rule.COLLATERAL, reason, text, action)
+    return case.fail(Rule.RETRIES_DISABLED, Reason.RETRIES_DISABLED, "retries are disabled.")
 
 
 def _stalled(case: Case) -> Decision | None:
-    """Restart a program that hung, while its own budget lasts: `STALLS_MAX` of its latest ends. Then rerun the job."""
+    """Restart a program that hung, `STALLS_MAX` times per attempt. Then rerun the job."""
     if case.event.cause is not ExitCause.STALLED:
         return None
     if case.job.plan.restart_job_on_worker_restart:
         return _rerun(case, Rule.STALLED, Reason.RESTART_JOB_ON_WORKER_RESTART)
-    used = sum(ended.kind is EndKind.STALL and ended.is_charged for ended in case.replica.past)
+    used = case.record.stalls
     if used >= STALLS_MAX:
-        return _rerun(case, Rule.STALLED, Reason.STALLS_SPENT, f" after {STALLS_MAX} such restarts")
-    text = f"{case.outcome}: it restarts in the same VM (stall {used + 1} of {STALLS_MAX})."
+        return _rerun(case, Rule.STALLED, Reason.STALLS_SPENT, f"after {STALLS_MAX} stalls, ", replaces_vm=True)
+    restarts = "all members restart in their VMs" if case.is_verdict else "it restarts in the same VM"
+    text = case.then(f"{restarts} (stall {used + 1} of {STALLS_MAX}).")
     return Decision(Rule.STALLED, Reason.STALLED, text, _restart_action(case, Budget.FREE))
 
 
@@ -152,7 +135,12 @@ def _permanent(case: Case) -> Decision | None:
     reason = _permanent_reason(case)
     if reason is None:
         return None
-    return case.fail(Rule.PERMANENT, reason, f"{case.outcome}: this error is permanent, so the job is not retried.")
+    return case.fail(Rule.PERMANENT, reason, "this error is permanent, so it is not retried.")
+
+
+def judge_failed_installation(case: Case) -> Decision | None:
+    """Decide by rule 8 about packages or imports that fail; None: the exit is another one, or the policy decides."""
+    return _permanent(case) if _permanent_reason(case) is Reason.INSTALL_FAILED else None
 
 
 def _permanent_reason(case: Case) -> Reason | None:
@@ -166,7 +154,7 @@ def _permanent_reason(case: Case) -> Reason | None:
     cannot_import = event.error and event.error.type in IMPORT_ERRORS and (event.ran_s or 0) < QUICK_FAILURE_MAX_S
     if event.cause is ExitCause.INSTALL or cannot_import:
         return Reason.INSTALL_FAILED
-    if case.policy.preset_action(case.code) is ExitAction.FAIL and not case.may_be_collateral_failure:
+    if case.policy.preset_action(case.code) is ExitAction.FAIL and not case.is_peer_loss_at_service:
         return Reason.COMMON_ERROR
     return Reason.SAME_FAILURE_AGAIN if case.proves_bug else None
 
@@ -174,48 +162,66 @@ def _permanent_reason(case: Case) -> Reason | None:
 def _crash(case: Case) -> Decision | None:
     if case.user_action is not None:
         return _rerun(case, Rule.CRASH, Reason.EXIT_POLICY) if case.user_action is ExitAction.RERUN else None
-    if case.policy.preset_action(case.code) is ExitAction.RERUN:
-        return _rerun(case, Rule.CRASH, Reason.CRASH_SIGNAL)
+    is_abort = case.code == CRASH_STATUSES[0]  # of peers that fail together, the runtime may have aborted this one
+    if case.policy.preset_action(case.code) is ExitAction.RERUN and not (is_abort and not case.is_only_failure):
+        is_second = case.job.budgets.reruns_used > 0
+        return _rerun(case, Rule.CRASH, Reason.CRASH_SIGNAL, replaces_vm=is_second)
     return None
 
 
 def _restart(case: Case) -> Decision:
-    replica = case.replica
     if case.job.plan.restart_job_on_worker_restart:
         return _rerun(case, Rule.RESTART, Reason.RESTART_JOB_ON_WORKER_RESTART)
-    if replica.restarts_used >= RESTARTS_MAX:
-        return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, f" after {RESTARTS_MAX} restarts")
-    number = f"restart {replica.restarts_used + 1} of {RESTARTS_MAX}"
-    text = f"{case.outcome}: it restarts in the same VM{case.after_pause} ({number}).{case.bug_advice}"
-    return Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, text, _restart_action(case, Budget.RESTARTS))
+    if case.restarts_used >= RESTARTS_MAX:
+        after = f"after {RESTARTS_MAX} restarts, "
+        return _rerun(case, Rule.RESTART, Reason.RESTARTS_SPENT, after, replaces_vm=True)
+    is_setup = case.is_verdict and case.event.cause is ExitCause.INSTALL
+    replaces_vm = is_setup or case.event.cause is ExitCause.VM_RESTARTED
+    where = "on another VM" if replaces_vm else f"in the same VM{case.after_pause}"
+    number = f"restart {case.restarts_used + 1} of {RESTARTS_MAX}"
+    restarts = f"{number} of {case.who}, {where}" if case.is_verdict else f"it restarts {where} ({number})"
+    action = _replace_action(case) if replaces_vm else _restart_action(case, Budget.RESTARTS)
+    return Decision(Rule.RESTART, Reason.NON_ZERO_EXIT, case.then(f"{restarts}.{case.bug_advice}"), action)
 
 
-def _restart_action(case: Case, charge: Budget) -> RestartReplica:
-    event, is_failure = case.event, charge is Budget.RESTARTS
-    is_charged = is_failure or event.cause is ExitCause.STALLED
-    bug = bug_signature(event) if is_failure else None
-    ended = replace(past_exit(case.replica, event, is_charged=is_charged), bug=bug)
+def _restart_action(case: Case, charge: Budget) -> Action:
+    """Return the restart of the replica, or of the round."""
+    key, event = case.replica.key, case.event
+    is_failure = charge is Budget.RESTARTS
     is_quick = is_failure and bool(case.quick_failures)
-    return RestartReplica(case.replica.key, ended, charge, event.subject.vm.instance_id, is_quick, event.measurement)
+    is_stall = event.cause is ExitCause.STALLED
+    is_reboot = event.cause is ExitCause.VM_RESTARTED and case.is_on_current_vm
+    bug = bug_signature(event) if is_failure else None
+    if case.is_verdict:
+        return BeginRound(case.job.round.number, key, charge, is_quick, is_stall, is_reboot, bug)
+    vm = event.subject.vm.instance_id
+    return RestartReplica(key, charge, vm, is_quick, is_stall, is_reboot, bug, event.measurement)
 
 
-def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "") -> Decision:
+def _replace_action(case: Case) -> Action:
+    replacement = ReplaceVm(case.replica.key, Budget.RESTARTS, measurement=case.event.measurement)
+    return StopRound(case.job.round.number, case.replica.key, replacement) if case.is_verdict else replacement
+
+
+def _rerun(case: Case, rule: Rule, reason: Reason, after: str = "", *, replaces_vm: bool = False) -> Decision:
+    """Rerun the job while reruns last. `replaces_vm`: on another VM of the replica, which may be the cause."""
     used = case.job.budgets.reruns_used
     if used >= RERUNS_MAX:
-        text = f"{case.outcome}{after}, and the job was rerun {RERUNS_MAX} times."
-        return case.fail_unless_explained(rule, Reason.RERUNS_SPENT, text)
-    text = f"{case.outcome}{after}: the whole job is rerun{case.after_pause} (rerun {used + 1} of {RERUNS_MAX})."
-    return Decision(rule, reason, text + case.bug_advice, _rerun_action(case, Budget.RERUNS))
+        return case.fail(rule, Reason.RERUNS_SPENT, f"{after}the job was rerun {RERUNS_MAX} times.")
+    replaces_vm &= case.is_on_current_vm
+    other_vm = f", {case.who} on another VM" if replaces_vm else ""
+    number = f"rerun {used + 1} of {RERUNS_MAX}"
+    text = case.then(f"{after}the whole job is rerun{case.after_pause} ({number}){other_vm}.{case.bug_advice}")
+    return Decision(rule, reason, text, _rerun_action(case, Budget.RERUNS, replaces_vm=replaces_vm))
 
 
-def _rerun_action(case: Case, charge: Budget) -> RerunJob:
+def _rerun_action(case: Case, charge: Budget, *, replaces_vm: bool = False) -> RerunJob:
     key = case.replica.key
     return RerunJob(
         charge,
-        blame=blame(case.event),
-        exited_at=case.event.at,
+        lost=key if replaces_vm else None,
         reporter=key,
-        reporter_vm=case.event.subject.vm.instance_id,
+        reporter_vm=case.event.subject.vm.instance_id if case.is_on_current_vm else None,
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
     )
 
@@ -232,12 +238,10 @@ class Row:
 
 # The order counts, not the ids of the rules. The column "order" in docs/rules.md has the same order.
 ROWS: Final = (
-    Row(Rule.PRIMARY_DONE, _primary_done, "the primary replica exits 0"),
-    Row(Rule.REPLICA_DONE, _replica_done, "the replica exits 0"),
-    Row(Rule.VM_LOST, _vm_stopping, "its VM was shutting down"),
+    Row(Rule.PRIMARY_DONE, judge_exit_zero, "the primary replica exits 0"),
+    Row(Rule.VM_LOST, judge_vm_stopping, "its VM was shutting down"),
     Row(Rule.VM_LOST, _vm_restarted, "its VM rebooted"),
-    Row(Rule.INTERNAL, _setup_failed, "the agent could not set up"),
-    Row(Rule.COLLATERAL, _collateral, "a peer is down, or was lost during this incarnation"),
+    Row(Rule.INTERNAL, judge_setup_failure, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),
     Row(Rule.STALLED, _stalled, "it printed nothing for the job's stallTimeout"),
     Row(Rule.PERMANENT, _permanent, "out of memory, a permanent exit code, missing packages, or a repeated bug"),

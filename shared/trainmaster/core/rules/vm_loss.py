@@ -1,7 +1,7 @@
 """Rules 4 and 5: a replica loses its VM, or something fails that is not the program's fault.
 
 VM lost or about to be, startup timeout, wrong zone,
-  silent agent ──────────────────────────────────► the next incarnation on another VM of the same name, free
+  silent agent ──────────────────────────────────► another VM of the same name, free; a running round ends
                                                   restartJobOnWorkerRestart: the whole job is rerun, free
 VM lost before its agent reported, or soon after ► `trainmaster.core.rules.early_loss`
 internal error ──────────────────────────────────► the job is rerun while internal retries last; then it fails
@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from trainmaster.core.actions import Budget, FailJob, ReplaceVm, RerunJob
+from trainmaster.core.actions import Action, Budget, FailJob, ReplaceVm, RerunJob, StopRound
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import VmLost
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, Job, State
+from trainmaster.core.model.members import current_incarnation, is_member, is_ready
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules import messages
-from trainmaster.core.rules.attribution import explains_rerun, past_vm
 from trainmaster.core.rules.early_loss import describe_series, is_early_loss, judge_early_loss, next_request_at
 
 
@@ -27,17 +27,17 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
     """Decide about a lost VM. A real loss of the VM counts whatever incarnation was on it."""
     if replica.state is ReplicaState.COMPLETED:
         return stale(Reason.NOTHING_TO_DO, "The replica had exited 0 and does not need its VM.")
-    if not event.is_vm_loss and event.subject.incarnation != replica.incarnation:
+    if not event.is_vm_loss and event.subject.incarnation != current_incarnation(state.job, replica):
         return stale(Reason.OLD_INCARNATION, "Another incarnation has been ordered since.")
     if event.cause is LossCause.STARTUP_TIMEOUT:
-        if replica.state is ReplicaState.RUNNING:
+        if is_ready(state.job, replica):
             return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
         if replica.startup_timeouts:
             cause = f"{replica.replica_id.words} did not report from its second VM either"
-            return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT)
+            return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT, replica.key, replaces_vm=True)
     if event.cause is LossCause.WRONG_ZONE and event.subject.vm.zone == state.job.zone:
         return stale(Reason.NOTHING_TO_DO, "VMs for its peers are requested in its zone again.")
-    cause = _describe_loss(state.job, event)
+    cause = describe_loss(event)
     return replace_vm(state, replica, cause, Reason(event.cause.value), event.at, now)
 
 
@@ -76,46 +76,59 @@ def replace_vm(
             Budget.FREE, lost=replica.key, is_vm_taken=is_vm_taken, is_early=is_early, next_at=paused_until
         )
         return Decision(Rule.VM_LOST, reason, text, action)
-    refunds_rerun = explains_rerun(state.job, replica, at)
-    text = f"{cause}: {who} restarts on another VM with the same hostname, {free}."
-    if refunds_rerun:
-        text += " This explains the earlier rerun of the job: that rerun is refunded."
     replacement = ReplaceVm(
         replica.key,
-        past_vm(replica, at),
-        refunds_rerun=refunds_rerun,
         is_startup_timeout=reason is Reason.STARTUP_TIMEOUT,
         is_vm_taken=is_vm_taken,
         is_early=is_early,
         next_at=next_at,
         measurement=measurement,
     )
-    return Decision(Rule.VM_LOST, reason, text, replacement)
+    return Decision(Rule.VM_LOST, reason, *_after_loss(state.job, replica, replacement, cause, free))
+
+
+def _after_loss(job: Job, replica: Replica, replacement: ReplaceVm, cause: str, free: str) -> tuple[str, Action]:
+    """Return text and action of a loss. The loss of a member's VM ends its round, unless it is held already."""
+    who, number = replica.replica_id.words, job.round.number
+    if not is_member(job.plan, replica.replica_id) or job.round.is_held:
+        return f"{cause}: {who} restarts on another VM with the same hostname, {free}.", replacement
+    ended = f"Round {number} ended: {cause[0].lower()}{cause[1:]}. {free.capitalize()}."
+    text = f"{ended} Round {number + 1} waits for another VM of {who}."
+    return text, StopRound(number, replica.key, replacement)
 
 
 def internal_error(
-    job: Job, cause: str, reason: Reason, replica: str | None = None, reporter_vm: str | None = None
+    job: Job,
+    cause: str,
+    reason: Reason,
+    replica: str | None = None,
+    reporter_vm: str | None = None,
+    *,
+    replaces_vm: bool = False,
 ) -> Decision:
     """Decide by rule 5: rerun the job while its internal retries last, else fail it.
 
-    `replica` is the key of the replica whose exit is the cause, if one is; `reporter_vm` is the id of its VM.
+    `replica` is the key of the replica that is the cause, if one is; `reporter_vm` is the id of the VM that reported
+    it. `replaces_vm`: the VM may be the cause, so the second retry is on another one.
     """
     if job.plan.disable_retries or job.budgets.internal_used >= INTERNAL_RETRIES_MAX:
-        action = FailJob(messages.internal_error(cause), replica)
-        return Decision(Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.", action)
+        failure = FailJob(messages.internal_error(cause), replica)
+        return Decision(Rule.INTERNAL, Reason.INTERNAL_BUDGET_SPENT, f"{cause}.", failure)
     text = f"{cause}: the job is rerun (internal retry {job.budgets.internal_used + 1} of {INTERNAL_RETRIES_MAX})."
-    return Decision(Rule.INTERNAL, reason, text, RerunJob(Budget.INTERNAL, reporter=replica, reporter_vm=reporter_vm))
+    lost = replica if replaces_vm and job.budgets.internal_used else None
+    action = RerunJob(Budget.INTERNAL, lost=lost, reporter=replica, reporter_vm=reporter_vm)
+    return Decision(Rule.INTERNAL, reason, text, action)
 
 
-def _describe_loss(job: Job, event: VmLost) -> str:
-    vm = event.subject.vm
+def describe_loss(event: VmLost) -> str:
+    """Return what happened to the VM, as the begin of a sentence."""
     what_happened = {
         LossCause.MAINTENANCE: "goes into host maintenance",
         LossCause.PREEMPTION: "was preempted",
         LossCause.HOST_ERROR: "was lost to a host error",
         LossCause.GONE: "is gone",
-        LossCause.AGENT_SILENT: "runs, but its agent has written no heartbeat for a quarter of an hour",
+        LossCause.AGENT_SILENT: "runs, but its agent writes no heartbeat",
         LossCause.STARTUP_TIMEOUT: "runs, but its agent did not report the replica ready in time",
-        LossCause.WRONG_ZONE: f"is in {vm.zone}, but VMs for its peers are requested in {job.zone}",
+        LossCause.WRONG_ZONE: f"is in {event.subject.vm.zone}, but VMs for its peers are requested in another zone",
     }[event.cause]
-    return f"{vm.name} {what_happened}"
+    return f"The VM of {event.subject.replica_id.words} {what_happened}"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.replica import PastIncarnation, Replica, ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.transitions.edges import JOB_EDGES, REPLICA_EDGES
 
 
@@ -71,30 +71,6 @@ def move_replica(replica: Replica, target: ReplicaState, **changes: Any) -> Repl
     if (replica.state, target) not in REPLICA_EDGES:
         raise IllegalTransitionError(f"replica {replica.key} {replica.state} -> {target}")
     return replace(replica, state=target, version=replica.version + 1, **changes)
-
-
-def order_incarnation(replica: Replica, target: ReplicaState, now: datetime, **changes: Any) -> Replica:
-    """Return the replica with its next incarnation ordered."""
-    return move_replica(
-        replica,
-        target,
-        **{
-            "incarnation": replica.incarnation + 1,
-            "ordered_at": now,
-            "started_at": None,
-            "hosts_ready": (),
-            "hosts_done": (),
-            "past": with_return(replica.past, replica.started_at or now),
-            **changes,
-        },
-    )
-
-
-def with_return(past: tuple[PastIncarnation, ...], at: datetime) -> tuple[PastIncarnation, ...]:
-    """Return the past incarnations with the time at which the next one started, unless that is known already."""
-    if not past or past[-1].back_at is not None:
-        return past
-    return (*past[:-1], replace(past[-1], back_at=at))
 
 
 def with_next_version(replica: Replica) -> Replica:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import assert_never
+from typing import Any, assert_never
 
 from trainmaster.core.actions import (
     BeginPreparing,
+    BeginRound,
     BeginRunning,
     Budget,
     CancelJob,
@@ -17,12 +18,17 @@ from trainmaster.core.actions import (
     DeleteJob,
     FailJob,
     JobAction,
+    ReplaceVm,
     RerunJob,
     SetLabels,
+    StopRound,
     SucceedJob,
 )
-from trainmaster.core.model.job import Budgets, Job, JobState, LastRerun, Placement, State
-from trainmaster.core.model.replica import EndKind, PastIncarnation, Replica, ReplicaState
+from trainmaster.core.model.job import Budgets, Job, JobState, Placement, State
+from trainmaster.core.model.members import is_member
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import Round
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.transitions.change import (
     PROVISION,
@@ -33,7 +39,7 @@ from trainmaster.core.transitions.change import (
     move_replica,
     with_next_version,
 )
-from trainmaster.core.transitions.replica_actions import replace_vm
+from trainmaster.core.transitions.replica_actions import NO_VM, charged, job_after_loss, replace_vm
 
 
 def accept_job(job: Job, now: datetime) -> Change:
@@ -61,8 +67,11 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
                 action.problem,
                 action.blocked_since,
             )
-            provisioned = replace(job, placement=placement, version=job.version + 1)
+            stopped = _stopped(job, find_replica(state, action.lost), now) if action.lost else job.round
+            provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
             return Change(provisioned, _request_vms(state, action, now), PROVISION)
+        case StopRound() | BeginRound():
+            return _change_round(state, action, now)
         case RerunJob():
             return _rerun(state, action, now)
         case SucceedJob():
@@ -84,6 +93,49 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
         case _:
             assert_never(action)
+
+
+def _change_round(state: State, action: StopRound | BeginRound, now: datetime) -> Change:
+    return _stop_round(state, action, now) if isinstance(action, StopRound) else _begin_round(state, action, now)
+
+
+def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
+    if action.number != state.job.round.number:
+        raise IllegalTransitionError(f"round {action.number} is not the current one: {state.job.round}")
+    replica = find_replica(state, action.replica)
+    job = (job_after_loss(state.job, action.replacement) if action.replacement else None) or state.job
+    following = _following(job.round, replica.replica_id, now)
+    replaced = (replace_vm(job, replica, action.replacement, now),) if action.replacement else ()
+    return Change(replace(job, round=following, version=state.job.version + 1), replaced, PROVISION)
+
+
+def _stopped(job: Job, replica: Replica, now: datetime) -> Round:
+    """Return the job's round after the loss of this replica's VM."""
+    is_stopped = is_member(job.plan, replica.replica_id) and not job.round.is_held
+    return _following(job.round, replica.replica_id, now) if is_stopped else job.round
+
+
+def _following(ended: Round, stopped_by: ReplicaId, now: datetime) -> Round:
+    return replace(ended, number=ended.number + 1, is_held=True, ordered_at=now, stopped_by=stopped_by)
+
+
+def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
+    job, held = state.job, state.job.round
+    if action.number != held.number or not held.is_held:
+        raise IllegalTransitionError(f"round {action.number} is not held: {held}")
+    begun = replace(held, is_held=False, began_at=now)
+    replicas: tuple[Replica, ...] = ()
+    if action.replica:
+        begun = replace(
+            begun,
+            quick_failures=held.quick_failures + 1 if action.is_quick_failure else 0,
+            stalls=held.stalls + action.is_stall,
+            bug=action.bug,
+        )
+        if action.charge is not Budget.FREE or action.is_reboot:
+            decider = charged(job, find_replica(state, action.replica), action, now)
+            replicas = (with_next_version(decider),)
+    return Change(replace(job, round=begun, version=job.version + 1), replicas, PROVISION)
 
 
 def _succeed(state: State, action: SucceedJob, now: datetime) -> Change:
@@ -121,13 +173,21 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
         attempt=attempt,
         budgets=budgets,
         placement=placement,
-        last_rerun=LastRerun(action.exited_at or now, action.blame) if action.charge is Budget.RERUNS else None,
+        round=_first_round(job, action, now),
         version=job.version + 1,
     )
     previous = tuple(with_next_version(replica) for replica in state.replicas)
     moved_to = None if placement.zone_index == job.placement.zone_index else _next_generation(state.replicas)
     following = tuple(_next_attempt(replica, attempt, action, moved_to, now) for replica in state.replicas)
     return Change(rerun, (*previous, *following), PROVISION)
+
+
+def _first_round(job: Job, action: RerunJob, now: datetime) -> Round:
+    """Return the round with which the next attempt begins: held, so that no program of this attempt joins it."""
+    if not job.plan.is_synchronous:
+        return job.round
+    quick_failures = job.round.quick_failures + 1 if action.quick_failure else 0
+    return Round(1, is_held=True, began_at=job.round.began_at, ordered_at=now, quick_failures=quick_failures)
 
 
 def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: int | None, now: datetime) -> Replica:
@@ -140,20 +200,24 @@ def _next_attempt(replica: Replica, attempt: int, action: RerunJob, moved_to: in
     is_vm_gone = replica.state is ReplicaState.COMPLETED or is_lost
     is_early = is_lost and (action.is_early or bool(moved_to))
     ends_series = is_lost and action.is_vm_taken and replica.vm_since is not None and not is_early
-    instance_id = action.reporter_vm if replica.key == action.reporter else replica.instance_id
+    instance_id = (action.reporter_vm if replica.key == action.reporter else None) or replica.instance_id
     return Replica(
         attempt,
         replica.replica_id,
         vm_generation=moved_to or replica.vm_generation + is_vm_gone,
-        instance_id=None if is_vm_gone or moved_to else instance_id,
-        host_vms=() if is_vm_gone or moved_to else replica.host_vms,
+        **(NO_VM if is_vm_gone or moved_to else _same_vm(replica, instance_id)),
         quick_failures=replica.quick_failures + 1 if replica.key == action.quick_failure else 0,
         vms_lost=replica.vms_lost + (is_lost and action.is_vm_taken),
-        vm_since=None if is_vm_gone or moved_to else replica.vm_since,
         early_losses=0 if ends_series else replica.early_losses + is_early,
         early_losses_in_zone=0 if ends_series or moved_to else replica.early_losses_in_zone + is_early,
         ordered_at=now,
     )
+
+
+def _same_vm(replica: Replica, instance_id: str | None) -> dict[str, Any]:
+    """Return the fields of a replica that keeps its VM. `instance_id` is the VM's, if an exit has reported it."""
+    kept = {field: getattr(replica, field) for field in NO_VM}
+    return {**kept, "instance_id": instance_id}
 
 
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
@@ -165,7 +229,8 @@ def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> t
     lost its VM meanwhile.
     """
     lost = find_replica(state, action.lost) if action.lost else None
-    replaced = _lose_early(lost, now) if lost else None
+    lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True) if lost else None
+    replaced = replace_vm(state.job, lost, lost_early, now) if lost and lost_early else None
     if action.zone_index == state.job.placement.zone_index:
         return (replaced,) if replaced else ()
     _require_whole_attempt(state)
@@ -181,12 +246,6 @@ def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> t
         )
         for replica in attempt
     )
-
-
-def _lose_early(replica: Replica, now: datetime) -> Replica:
-    """Return the replica with another VM ordered instead of one that was lost early."""
-    ended = PastIncarnation(replica.incarnation, EndKind.VM_LOST, ended_at=now, started_at=replica.started_at)
-    return replace_vm(replica, ended, now, is_vm_taken=True, is_early=True)
 
 
 def _next_generation(replicas: Sequence[Replica]) -> int:

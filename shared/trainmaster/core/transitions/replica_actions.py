@@ -4,34 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from trainmaster.core.actions import (
+    BeginRound,
     Budget,
-    HoldReplica,
     MarkHostReady,
     MarkReady,
-    ReactivateReplica,
     RecordCompletion,
     RecordHostDone,
-    RefundCharge,
     ReplaceVm,
     ReplicaAction,
     RestartReplica,
 )
 from trainmaster.core.model.job import Job, Placement, State
-from trainmaster.core.model.replica import PAST_KEPT, EndKind, HostVm, PastIncarnation, Replica, ReplicaState
-from trainmaster.core.transitions.change import (
-    PROVISION,
-    Change,
-    find_replica,
-    move_replica,
-    order_incarnation,
-    with_return,
-)
+from trainmaster.core.model.members import is_held, is_member
+from trainmaster.core.model.replica import HostVm, Replica, ReplicaState
+from trainmaster.core.timeouts import READY_WAIT_MAX
+from trainmaster.core.transitions.change import PROVISION, Change, find_replica, move_replica
 
 NO_EARLY_LOSSES: Final = {"early_losses": 0, "early_losses_in_zone": 0}
 """Fields that end a series of early losses."""
+NO_VM: Final = {"instance_id": None, "host_vms": (), "vm_since": None, "reboots": 0, "reports_held": True}
+"""Fields of a replica whose VM is another one from now on."""
 
 
 def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change:
@@ -39,167 +34,127 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
     replica = find_replica(state, action.replica)
     match action:
         case MarkReady():
-            ready = move_replica(
-                replica,
-                ReplicaState.RUNNING,
-                ready_at=now,
-                started_at=action.started_at,
-                past=with_return(replica.past, action.started_at),
-                instance_id=action.instance_id,
-                host_vms=_host_vms_with(replica, action.host_vm),
-                startup_timeouts=0,
-                vm_since=action.vm_since,
-                **({} if action.vm_since else NO_EARLY_LOSSES),
-            )
-            return Change(replicas=(ready,), effects=PROVISION if replica.state.is_down else ())
+            # No delivery waits for a set-up or a reboot.
+            ordered_at = state.job.round.ordered_at
+            is_late = replica.vm_since is None or (ordered_at is not None and now - ordered_at > READY_WAIT_MAX)
+            is_awaited = is_late and is_held(state.job, replica.replica_id)
+            ready = _mark_ready(replica, action, now)
+            return Change(replicas=(ready,), effects=PROVISION if is_awaited else ())
         case MarkHostReady():
             return Change(replicas=(_with_host_ready(replica, action),))
         case RecordHostDone():
-            return Change(replicas=(_with_host_done(with_measurement(replica, action), action.host),))
+            return Change(replicas=(_with_host_done(_with_measurement(replica, action), action.host),))
         case RecordCompletion():
             # The report that it was ready may arrive later.
             done = move_replica(
                 replica, ReplicaState.COMPLETED, ready_at=replica.ready_at or now, done_at=action.done_at
             )
             return Change(replicas=(done,), effects=PROVISION)
-        case ReactivateReplica():
-            return Change(replicas=(_reactivate(replica, now),), effects=PROVISION)
         case RestartReplica():
-            restarted = _restart(with_measurement(replica, action), action, now)
-            return Change(replicas=(restarted,), effects=PROVISION)
-        case HoldReplica():
-            held = order_incarnation(
-                with_measurement(replica, action),
-                ReplicaState.HELD,
-                now,
-                collateral=replica.collateral + 1,
-                instance_id=action.instance_id or replica.instance_id,
-                quick_failures=0,
-                **({} if replica.vm_since else NO_EARLY_LOSSES),
-            )
-            return Change(replicas=(held,), effects=PROVISION)
+            return Change(replicas=(_restart(state.job, replica, action, now),), effects=PROVISION)
         case ReplaceVm():
-            replaced = replace_vm(
-                with_measurement(replica, action),
-                action.ended,
-                now,
-                is_vm_taken=action.is_vm_taken,
-                is_early=action.is_early,
-                is_startup_timeout=action.is_startup_timeout,
-            )
-            return Change(_job_after_loss(state.job, action), (replaced,), PROVISION)
-        case RefundCharge():
-            return Change(replicas=(_refund(replica, action.incarnation),))
+            replaced = replace_vm(state.job, replica, action, now)
+            return Change(job_after_loss(state.job, action), (replaced,), PROVISION)
         case _:
             assert_never(action)
 
 
-def with_measurement(replica: Replica, action: RecordHostDone | RestartReplica | HoldReplica | ReplaceVm) -> Replica:
+def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
+    return move_replica(
+        replica,
+        ReplicaState.RUNNING,
+        ready_at=now,
+        instance_id=action.instance_id,
+        host_vms=_host_vms_with(replica, action.host_vm),
+        startup_timeouts=0,
+        vm_since=action.vm_since,
+        measurement=action.measurement or replica.measurement,
+        **_next_round(replica, action.round),
+        **({} if action.vm_since else NO_EARLY_LOSSES),
+    )
+
+
+def _next_round(replica: Replica, number: int | None) -> dict[str, Any]:
+    """Return the changes of a member whose first report about this round arrives."""
+    is_next = number is not None and number != replica.incarnation
+    return {"incarnation": number, "hosts_ready": (), "hosts_done": ()} if is_next else {}
+
+
+def _with_measurement(replica: Replica, action: RecordHostDone | RestartReplica | ReplaceVm) -> Replica:
     """Return the replica with the measurement that its exit reported; without one, an earlier measurement stays."""
     return replace(replica, measurement=action.measurement or replica.measurement)
 
 
-def _restart(replica: Replica, action: RestartReplica, now: datetime) -> Replica:
-    is_charged = action.charge is Budget.RESTARTS
-    return order_incarnation(
-        replica,
+def _restart(job: Job, replica: Replica, action: RestartReplica, now: datetime) -> Replica:
+    return _order_incarnation(
+        job,
+        charged(job, _with_measurement(replica, action), action, now),
         ReplicaState.RESTARTING,
         now,
-        restarts_used=replica.restarts_used + is_charged,
         quick_failures=replica.quick_failures + 1 if action.is_quick_failure else 0,
-        past=with_past(replica, action.ended),
-        lost_at=now,
+        stalls=replica.stalls + action.is_stall,
+        bug=action.bug,
         instance_id=action.instance_id or replica.instance_id,
         startup_timeouts=0,
         **({} if replica.vm_since else NO_EARLY_LOSSES),
     )
 
 
-def replace_vm(
-    replica: Replica,
-    ended: PastIncarnation,
-    now: datetime,
-    *,
-    is_vm_taken: bool,
-    is_early: bool = False,
-    is_startup_timeout: bool = False,
-) -> Replica:
+def charged(job: Job, replica: Replica, action: RestartReplica | BeginRound | ReplaceVm, now: datetime) -> Replica:
+    """Return the replica with the restart that the action charges to it, and with a reboot of its VM."""
+    restarts = replica.restarts
+    if action.charge is Budget.RESTARTS:
+        restarts = (*job.plan.exit_policy.counted(restarts, now), now)
+    reboots = replica.reboots + (not isinstance(action, ReplaceVm) and action.is_reboot)
+    return replace(replica, restarts=restarts, reboots=reboots)
+
+
+def replace_vm(job: Job, replica: Replica, action: ReplaceVm, now: datetime) -> Replica:
     """Return the replica with its next incarnation ordered on another VM."""
-    ends_series = replica.vm_since is not None and is_vm_taken and not is_early
-    return order_incarnation(
-        replica,
+    ends_series = replica.vm_since is not None and action.is_vm_taken and not action.is_early
+    return _order_incarnation(
+        job,
+        charged(job, _with_measurement(replica, action), action, now),
         ReplicaState.REPLACING,
         now,
-        past=with_past(replica, ended),
+        **NO_VM,
         vm_generation=replica.vm_generation + 1,
-        instance_id=None,
-        host_vms=(),
         quick_failures=0,
+        bug=None,
         replaced=replica.replaced + 1,
-        vms_lost=replica.vms_lost + is_vm_taken,
-        startup_timeouts=replica.startup_timeouts + is_startup_timeout,
-        vm_since=None,
-        early_losses=0 if ends_series else replica.early_losses + is_early,
-        early_losses_in_zone=0 if ends_series else replica.early_losses_in_zone + is_early,
-        lost_at=now,
+        vms_lost=replica.vms_lost + action.is_vm_taken,
+        startup_timeouts=replica.startup_timeouts + action.is_startup_timeout,
+        early_losses=0 if ends_series else replica.early_losses + action.is_early,
+        early_losses_in_zone=0 if ends_series else replica.early_losses_in_zone + action.is_early,
     )
 
 
-def _reactivate(replica: Replica, now: datetime) -> Replica:
-    """Let the replica wait for a VM as at the start. It is not a loss, so it explains no peer's exit."""
-    return order_incarnation(
-        replica,
-        ReplicaState.WAITING,
-        now,
-        vm_generation=replica.vm_generation + 1,
-        instance_id=None,
-        host_vms=(),
-        vm_since=None,
-        done_at=None,
-    )
+def _order_incarnation(job: Job, replica: Replica, target: ReplicaState, now: datetime, **changes: Any) -> Replica:
+    """Return the replica with its next incarnation ordered. The incarnation of a member follows its reports."""
+    incarnation = replica.incarnation + (not is_member(job.plan, replica.replica_id))
+    fields = {"incarnation": incarnation, "ordered_at": now, "hosts_ready": (), "hosts_done": (), **changes}
+    return move_replica(replica, target, **fields)
 
 
-def with_past(replica: Replica, ended: PastIncarnation) -> tuple[PastIncarnation, ...]:
-    """Return the replica's past incarnations with one more."""
-    known = with_return(replica.past, ended.started_at or ended.ended_at)
-    return (*known, ended)[-PAST_KEPT:]
-
-
-def _refund(replica: Replica, incarnation: int) -> Replica:
-    """Return the replica with the charged restart of this incarnation counted as collateral."""
-    is_stall = any(ended.number == incarnation and ended.kind is EndKind.STALL for ended in replica.past)
-    past = tuple(replace(ended, is_charged=False) if ended.number == incarnation else ended for ended in replica.past)
-    return replace(
-        replica,
-        restarts_used=replica.restarts_used - (not is_stall),
-        quick_failures=max(replica.quick_failures - (not is_stall), 0),
-        collateral=replica.collateral + 1,
-        past=past,
-        version=replica.version + 1,
-    )
-
-
-def _job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
+def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
     """Return the job after the loss of a VM; None: it does not change."""
-    if not action.refunds_rerun and action.next_at is None:
+    if action.next_at is None:
         return None
-    if action.refunds_rerun:
-        budgets = replace(job.budgets, reruns_used=job.budgets.reruns_used - 1)
-        job = replace(job, budgets=budgets, last_rerun=None)
-    if action.next_at is not None:
-        old = job.placement
-        job = replace(job, placement=Placement(old.zone_index, old.round + 1, old.since, action.next_at))
-    return replace(job, version=job.version + 1)
+    old = job.placement
+    placement = Placement(old.zone_index, old.round + 1, old.since, action.next_at)
+    return replace(job, placement=placement, version=job.version + 1)
 
 
 def _with_host_ready(replica: Replica, action: MarkHostReady) -> Replica:
     """Return the replica with one more ready host. The VM generation belongs to the node that reported first."""
+    replica = replace(replica, **_next_round(replica, action.round))
     return replace(
         replica,
+        state=ReplicaState.RESTARTING if replica.state is ReplicaState.RUNNING else replica.state,
+        version=replica.version + 1,
         hosts_ready=(*replica.hosts_ready, action.host),
         host_vms=_host_vms_with(replica, action.host_vm),
         instance_id=replica.instance_id or action.instance_id or None,
-        version=replica.version + 1,
     )
 
 

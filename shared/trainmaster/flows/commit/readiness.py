@@ -14,11 +14,12 @@ def start_if_all_ready(job: Job | None, deps: Deps) -> None:
 
     `job` may be the job as it was before the commit of the caller's event. A job that was running then needs no start.
     For a preparing job, the replicas are counted after that commit: if the last two become ready at the same time, at
-    least the later commit counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt.
+    least the later commit counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt. A
+    held round begins first; then `provision` starts the job.
 
     Call it for repeated events too, because the first handling may have ended between its two commits.
     """
-    if job is None or job.state is not JobState.PREPARING:
+    if job is None or job.state is not JobState.PREPARING or job.round.is_held:
         return
     if _are_required_ready(job, deps):
         record(AllReady(job.job_id, job.attempt, deps.clock()), deps)
@@ -48,6 +49,8 @@ def is_start_missed(state: State) -> bool:
 
     `state` holds the whole attempt.
     """
-    return state.job.state is JobState.PREPARING and all(
-        replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id)
+    return (
+        state.job.state is JobState.PREPARING
+        and not state.job.round.is_held
+        and all(replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id))
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
+from trainmaster.core.actions import BeginRound, Ignore, StopRound
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import Event
 from trainmaster.core.evolve import apply, evolve
@@ -26,6 +27,7 @@ from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.tuning import tuning_job_id
 from trainmaster.core.reporting.job_log import service_lines
 from trainmaster.core.rules.admission_queue import Limits
+from trainmaster.core.rules.evidence import round_end
 from trainmaster.core.transitions.change import Change, Effect
 from trainmaster.errors import ConflictError, TemporaryError
 from trainmaster.flows.commit.decide import decide
@@ -153,8 +155,9 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, kn
 
 
 def _ledger_entry(event: Event, decision: Decision, state: State | None, change: Change, now: datetime) -> LedgerEntry:
-    key = event.reads.replica_key
+    key = _judged_replica(event, decision)
     job = change.job or (state.job if state else None)
+    end = round_end(state, event) if state and not isinstance(decision.action, Ignore) else None
     return LedgerEntry(
         job_id=event.job_id,
         key=event.key,
@@ -165,7 +168,15 @@ def _ledger_entry(event: Event, decision: Decision, state: State | None, change:
         after=counters(apply(state, change) if state else None, key),
         effects=change.effects,
         job_state=job.state if job else None,
+        round=end.round if end else None,
+        rank=end.rank if end else None,
+        ended_at=end.ended_at if end else None,
     )
+
+
+def _judged_replica(event: Event, decision: Decision) -> str | None:
+    """Return the key of the replica whose budgets the entry shows: for a verdict, of the member that it charges."""
+    return decision.action.replica if isinstance(decision.action, BeginRound | StopRound) else event.reads.replica_key
 
 
 def _recorded_before(event: Event, job: Job | None, store: Ledgers) -> Recorded:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from trainmaster.core.events import (
     CapacityErrorKind,
-    ChargeExplained,
-    CompletionOutdated,
     IncarnationRef,
+    MemberMissing,
     VmLost,
     VmRef,
     VmsNotCreated,
@@ -18,12 +18,24 @@ from trainmaster.core.events import (
 )
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.members import current_incarnation
 from trainmaster.core.model.vm import Vm, VmStatus
-from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, Refund, ReportLoss, Step, Steps
+from trainmaster.core.reconcile.steps import (
+    Await,
+    Create,
+    Delete,
+    Direct,
+    ReportLoss,
+    ReportMissingMember,
+    Step,
+    Steps,
+)
 from trainmaster.core.reconcile.zone_order import Stockout, machine_kind
 from trainmaster.flows.commit.record import Deps, record
+from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import Created, Fleet, NotCreated, Pending, reached
+
+_log = logging.getLogger(__name__)
 
 
 def execute_step(
@@ -45,10 +57,9 @@ def execute_step(
             pass
         case ReportLoss():
             _record_loss(step, job, deps)
-        case Reactivate():
-            _record_outdated_completion(step, job, deps)
-        case Refund():
-            _record_explained_charge(step, job, deps)
+        case ReportMissingMember():
+            missing = step.replica.replica_id
+            record(MemberMissing(job.job_id, job.attempt, job.round.number, missing, deps.clock()), deps)
         case _:
             assert_never(step)
 
@@ -110,6 +121,8 @@ def _record_capacity_error(
     """Record why the VMs were not created, and remember a stockout for the zone order of later jobs."""
     kind = machine_kind(create.group, spot=create.spot)
     now = deps.clock()
+    if outcome.kind is CapacityErrorKind.BLOCKED:
+        _log.warning("Google refuses VMs: %s", outcome.message, extra={"action": REFUSED_CALL, "job_id": job.job_id})
     if outcome.kind is CapacityErrorKind.STOCKOUT:
         deps.store.note_stockout(Stockout(create.zone, kind, now))
     not_created = VmsNotCreated(
@@ -130,22 +143,7 @@ def _record_capacity_error(
 
 def _record_loss(step: ReportLoss, job: Job, deps: Deps) -> None:
     vm = VmRef(step.name, step.vm.zone if step.vm else job.zone, step.vm.instance_id if step.vm else "")
-    subject = _subject(step.replica, vm, job.job_id)
+    replica = step.replica
+    incarnation = current_incarnation(job, replica)
+    subject = IncarnationRef(job.job_id, replica.attempt, replica.replica_id, incarnation, replica.vm_generation, vm)
     record(VmLost(subject, step.at or deps.clock(), step.cause, job.placement.round), deps)
-
-
-def _record_outdated_completion(step: Reactivate, job: Job, deps: Deps) -> None:
-    vm = VmRef(step.name, job.zone, step.replica.instance_id or "")
-    subject = _subject(step.replica, vm, job.job_id)
-    record(CompletionOutdated(subject, deps.clock()), deps)
-
-
-def _record_explained_charge(step: Refund, job: Job, deps: Deps) -> None:
-    replica, cause = step.replica, step.cause.replica_id
-    record(
-        ChargeExplained(job.job_id, replica.attempt, replica.replica_id, step.incarnation, cause, deps.clock()), deps
-    )
-
-
-def _subject(replica: Replica, vm: VmRef, job_id: str) -> IncarnationRef:
-    return IncarnationRef(job_id, replica.attempt, replica.replica_id, replica.incarnation, replica.vm_generation, vm)

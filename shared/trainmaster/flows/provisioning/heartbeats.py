@@ -35,7 +35,7 @@ def find_silent(
     read = heartbeats_to_read(state, vms, now)
     heartbeats: dict[str, datetime] = {}
     run_all([partial(_read, vm, fleet, heartbeats) for _, vm in read])
-    silent = find_silent_agents(state.job.job_id, read, heartbeats, now)
+    silent = find_silent_agents(state.job, read, heartbeats, now)
     for loss in silent:
         _log.warning("%s runs, but its agent is silent", loss.name, extra={"job_id": state.job.job_id})
     return silent

@@ -20,17 +20,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from trainmaster.core.events import ProvisioningStarted
+from trainmaster.core.events import AllReady, ProvisioningStarted
 from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.members import members
 from trainmaster.core.reconcile.plan import plan
-from trainmaster.core.reconcile.steps import Direct, Steps
+from trainmaster.core.reconcile.steps import Direct, Readiness, Steps
+from trainmaster.core.rules.evidence import round_key
+from trainmaster.core.timeouts import READY_WAIT_MAX
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
@@ -58,6 +61,9 @@ WAIT_MIN_S: Final = 0.25
 WAIT_MAX_S: Final = 4.0
 """Bounds of the time between two rounds that wait for VMs, or only write directives. It doubles: the exits of a gang
 arrive over seconds, and are provisioned in a few batches."""
+READY_POLL_S: Final = (0.1, 1.0)
+"""Shortest and longest time between two counts of the members that are ready: an eighth of the time that they have
+taken so far, so that the polling adds little to a quick stop."""
 LEASE_S: Final = 120.0
 """Longer than a round. If the holder died and its message is not redelivered, the sweep provisions the job later."""
 
@@ -167,19 +173,38 @@ class _Delivery:
         vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.plan.tpu_zones, job.plan.zones))
         now = self.deps.clock()
         steps = plan(state, vms, now, self.created)
+        if self._goes_on(loaded, steps, unreachable):
+            return _Next.ROUND
         if job.zone in unreachable:
-            if job.started_at is None and record_unreachable_zone(steps, job, self.deps):
-                return _Next.ROUND
             steps = steps.without_missing()
         steps = suspend_timeouts(steps, state, vms, fleet, fleet_deps.run_all, now, self.heartbeats)
-        if steps.is_done and self.request.entry_key is None and not self.has_read_heartbeats:
+        is_quiet = steps.is_done or steps.awaits_reports
+        if is_quiet and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
-            steps = Steps(find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock()))
+            silent = find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock())
+            steps = Steps(silent) if silent else steps
         if steps.is_done:
             # An unreachable zone may have VMs to delete. The deletion of placement policies may take long.
             is_released = not unreachable and (not job.state.is_terminal or fleet.release(job))
             return _Next.END if is_released else _Next.SWEEP
-        if steps.waits_for_backoff:
+        return self._progress(steps, loaded)
+
+    def _goes_on(self, loaded: Loaded, steps: Steps, unreachable: Sequence[str]) -> bool:
+        """Begin a held round, or go on to the next zone. False: neither is possible."""
+        job = loaded.state.job
+        if not unreachable:
+            return self._begin_round(loaded, steps)
+        is_next_zone_tried = job.zone in unreachable and job.started_at is None
+        return is_next_zone_tried and record_unreachable_zone(steps, job, self.deps)
+
+    def _progress(self, steps: Steps, loaded: Loaded) -> _Next:
+        """Execute the steps, or wait for VMs or agents."""
+        job = loaded.state.job
+        if steps.awaits_reports:
+            if steps.steps:
+                self._execute(steps, job)
+            return _Next.ROUND if self._wait_for_members(loaded, is_directed=bool(steps.steps)) else _Next.SWEEP
+        if not steps.steps:  # VMs may not be requested now, or no member that has one is awaited
             return _Next.SWEEP
         if steps.queued_vms:  # Cloud TPU's queue may take days
             record_queued_vms(steps.queued_vms, job, self.deps)
@@ -190,6 +215,38 @@ class _Delivery:
             self.deps.sleep(min(WAIT_MIN_S * 2**self.waits, WAIT_MAX_S))
             self.waits += 1
         return _Next.ROUND
+
+    def _begin_round(self, loaded: Loaded, steps: Steps) -> bool:
+        """Let the verdict begin the held round, rerun the job or end it. False: the members are not ready."""
+        if steps.readiness not in (Readiness.REPORTED, Readiness.READY):
+            return False
+        job, store = loaded.state.job, self.deps.store
+        ends = store.round_ends(job.job_id, round_key(job.attempt, job.round.number - 1))
+        if steps.readiness is Readiness.REPORTED and not ends:
+            return False
+        event = AllReady(job.job_id, job.attempt, self.deps.clock(), job.round.number, ends)
+        recorded = record(event, self.deps, loaded=loaded)
+        self.has_progress |= recorded.is_new
+        return not recorded.entry.decision.is_provisional
+
+    def _wait_for_members(self, loaded: Loaded, *, is_directed: bool) -> bool:
+        """Wait until all members that have a VM are ready for the held round. False: they were not ready in time.
+
+        Members that report later request provisioning themselves.
+        """
+        job, store = loaded.state.job, self.deps.store
+        expected = sum(not member.awaits_vm for member in members(loaded.state))
+        number = round_key(job.attempt, job.round.number)
+        if not is_directed and self.deps.clock() - (job.round.ordered_at or self.started_at) > READY_WAIT_MAX:
+            return False
+        waited_s = 0.0
+        while waited_s < READY_WAIT_MAX.total_seconds() and not self._is_late():
+            pause_s = min(max(READY_POLL_S[0], waited_s / 8), READY_POLL_S[1])
+            self.deps.sleep(pause_s)
+            waited_s += pause_s
+            if store.count_ready_for(job.job_id, number) >= expected:
+                return True
+        return False
 
     def _admit(self, job: Job) -> bool:
         """Return whether the job may request VMs."""

@@ -17,7 +17,7 @@ from google.cloud import compute_v1
 
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.vm import Vm
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.gcp.errors import REPAIRABLE, google_errors, is_refusal
 from trainmaster.gcp.retries import FLEET_CALL_S, FLEET_READ
 from trainmaster.gcp.vm_defaults import Problem
@@ -135,7 +135,7 @@ def name_exists(outcome: CreateOutcome) -> bool:
 def _translate(error: exceptions.GoogleAPICallError) -> Exception:
     problem = problem_of(error)
     if is_refusal(error) and not is_transient(error, problem):
-        return TemporaryError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
+        return RefusedError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
     family = TemporaryError if is_transient(error, problem) else PermanentError
     return family(f"{problem.code}: {problem.message}")
 

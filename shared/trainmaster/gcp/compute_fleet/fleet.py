@@ -16,7 +16,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -46,11 +46,9 @@ from trainmaster.gcp.compute_fleet.placement import Placements
 from trainmaster.gcp.compute_fleet.properties import resource
 from trainmaster.gcp.retries import FLEET_READ
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.gcp.vm_labels import LABEL_JOB, METRIC
+from trainmaster.gcp.vm_labels import HEARTBEAT, LABEL_JOB, METRIC, parse_heartbeat
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending, complete
 
-HEARTBEAT: Final = "trainmaster/heartbeat"
-"""Guest attribute to which the agent writes the time. docs/interfaces.md, section 3."""
 SETTLE_S: Final = 3.0
 """How long to wait for a delete. The emulator finishes within this time. On Google Cloud a delete takes half a minute,
 which is too long to wait in a function."""
@@ -216,13 +214,4 @@ class ComputeFleet:
                 except exceptions.NotFound:
                     continue
                 return name
-        return None
-
-
-def parse_heartbeat(text: str) -> datetime | None:
-    """Return the time in a heartbeat. None: it is not a time, because a program on the VM wrote it."""
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        return moment.astimezone(UTC) if moment.tzinfo else None
-    except (ValueError, OverflowError):  # in UTC, the time is in a year that Python does not have
         return None

@@ -15,9 +15,10 @@ from trainmaster.core.model.vm_names import job_hash
 from trainmaster.core.reconcile.zone_order import Stockout
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.errors import TemporaryError
+from trainmaster.gcp.firestore import earlier_release
 from trainmaster.ports import Orphan, Rejection
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """Version of the stored shape. Readers ignore unknown fields, so a new optional field does not change it."""
 
 NOTIFICATION_PENDING: Final = "is_notification_pending"
@@ -44,7 +45,7 @@ def submission_time_field(*, through_api: bool) -> str:
 
 
 def replica_document(replica: Replica, expire_at: datetime | None = None) -> Document:
-    queried = {name: getattr(replica, name) for name in ("ever_ready", "lost_until", "failed_until")}
+    queried = {name: getattr(replica, name) for name in ("ever_ready", "ready_for")}
     return _with_expiry({**_dump(Replica, replica), **queried}, expire_at)
 
 
@@ -75,10 +76,12 @@ class UnreadableError(TemporaryError):
 def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
     """Return the value that the document stores. Raises UnreadableError for another schema version or another shape."""
     schema = (document or {}).get("schema", SCHEMA)
-    if schema != SCHEMA:
+    if schema not in (SCHEMA, earlier_release.SCHEMA):
         raise UnreadableError(f"a document has schema version {schema}, and this release reads version {SCHEMA}")
     try:
-        value: T = _adapter(kind).validate_python(_plain_times(document))
+        plain = _plain_times(document)
+        present = plain if schema == SCHEMA else earlier_release.upgrade(kind.__name__, plain)
+        value: T = _adapter(kind).validate_python(present)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])

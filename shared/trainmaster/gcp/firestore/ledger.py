@@ -11,11 +11,12 @@ from typing import Any, Final
 from google.cloud.firestore import DELETE_FIELD, DocumentSnapshot
 from google.cloud.firestore_v1.base_query import FieldFilter
 
-from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.events import End
+from trainmaster.core.ledger import LedgerEntry, ends_of
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import LEDGER, UNREADABLE, Database, commit, ledger_path
 from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, UnreadableError, read
-from trainmaster.ports import Loaded, PendingEntries
+from trainmaster.ports import ENDS_READ, Loaded, PendingEntries
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,10 @@ class Ledgers(Database):
 
     def ledger_since(self, job_id: str, moment: datetime) -> tuple[LedgerEntry, ...]:
         return _in_order_of_commits(self._find(self._where(ledger_path(job_id), ("at", ">=", moment))))
+
+    def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
+        query = self._where(ledger_path(job_id), ("round", "==", round_key)).order_by("rank").order_by("ended_at")
+        return ends_of(read(LedgerEntry, snapshot.to_dict()) for snapshot in self._find(query.limit(ENDS_READ)))
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         query = self._where(ledger_path(job_id), ("is_pending", "==", True)).select(["__name__"])

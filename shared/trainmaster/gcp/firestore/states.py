@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
-from google.cloud.firestore import DocumentSnapshot, Query
+from google.cloud.firestore import DocumentSnapshot
 
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.core.transitions.change import Change
@@ -18,14 +19,12 @@ from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import Database, ExistsError, commit, job_path, ledger_path, replicas_path
 from trainmaster.gcp.firestore.documents import EXPIRE_AT, entry_document, job_document, read, replica_document
 from trainmaster.gcp.firestore.job_queries import ADMISSION
-from trainmaster.ports import LOST_PEERS_PAGE, AdmissionToken, AlreadyRecordedError, Loaded
+from trainmaster.ports import AdmissionToken, AlreadyRecordedError, Loaded
 
 JOB: Final = "job"
 """Key of the job's document in `Loaded.tokens`."""
 EXPIRY_BATCH: Final = 500
 """Documents in one write of `expire_history`."""
-
-_EPOCH: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class States(Database):
@@ -36,17 +35,6 @@ class States(Database):
         documents = self._get(*paths)
         job = documents.pop(job_path(job_id), None)
         return _to_loaded(job, list(documents.values()), whole=False) if job is not None else None
-
-    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
-        """The first page of each query is small: after a loss, almost every exit is explained by its first peer."""
-        for field in ("lost_until", "failed_until"):
-            away = (field, ">=", since or _EPOCH)
-            query = self._where(replicas_path(job_id), ("attempt", "==", replica.attempt), away)
-            query = query.order_by(field, direction=Query.DESCENDING)
-            page = self._find(query.limit(LOST_PEERS_PAGE))
-            yield _peers(page, replica)
-            if len(page) == LOST_PEERS_PAGE:
-                yield _peers(self._find(query.start_after(page[-1])), replica)
 
     def load_attempt(self, job_id: str) -> Loaded | None:
         job = self._get(job_path(job_id)).get(job_path(job_id))
@@ -88,6 +76,9 @@ class States(Database):
         values = [state.value for state in states]
         return self._count(self._where(replicas_path(job_id), ("attempt", "==", attempt), ("state", "in", values)))
 
+    def count_ready_for(self, job_id: str, round_key: str) -> int:
+        return self._count(self._where(replicas_path(job_id), ("ready_for", "==", round_key)))
+
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Write in batches, in the order of the documents' names. A repetition writes the same again."""
         for collection in (ledger_path(job_id), replicas_path(job_id)):
@@ -101,10 +92,6 @@ class States(Database):
                 snapshots = self._find(query.start_after({"__name__": snapshots[-1].reference}))
 
 
-def _peers(snapshots: Sequence[DocumentSnapshot[Any]], own: Replica) -> tuple[Replica, ...]:
-    return tuple(read(Replica, snapshot.to_dict()) for snapshot in snapshots if snapshot.id != own.key)
-
-
 def _to_loaded(job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[Any]], *, whole: bool) -> Loaded:
     state_job = read(Job, job.to_dict())
     state_replicas = [read(Replica, snapshot.to_dict()) for snapshot in replicas]
@@ -112,4 +99,4 @@ def _to_loaded(job: DocumentSnapshot[Any], replicas: Sequence[DocumentSnapshot[A
         order = {replica_id: position for position, replica_id in enumerate(state_job.plan.replica_ids)}
         state_replicas.sort(key=lambda replica: order[replica.replica_id])
     tokens: dict[str, object] = {snapshot.id: snapshot.update_time for snapshot in replicas}
-    return Loaded(State(state_job, tuple(state_replicas), whole), {JOB: job.update_time, **tokens})
+    return Loaded(recall(State(state_job, tuple(state_replicas), whole)), {JOB: job.update_time, **tokens})

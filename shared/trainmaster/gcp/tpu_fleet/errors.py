@@ -16,7 +16,7 @@ from google.api_core import exceptions
 from google.rpc import code_pb2, status_pb2
 
 from trainmaster.core.events import CapacityErrorKind
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.gcp.errors import REPAIRABLE, google_errors, is_refusal
 from trainmaster.gcp.vm_defaults import Problem
 from trainmaster.ports import NotCreated
@@ -107,6 +107,6 @@ def _code_name(code: int) -> str:
 def _translate(error: exceptions.GoogleAPICallError) -> Exception:
     problem = problem_of(error)
     if is_refusal(error) and not has_no_tpus(problem):
-        return TemporaryError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
+        return RefusedError(f"{REPAIRABLE}: {problem.code}: {problem.message}")
     family = TemporaryError if is_transient(error, problem) else PermanentError
     return family(f"{problem.code}: {problem.message}")

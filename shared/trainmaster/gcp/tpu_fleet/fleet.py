@@ -39,7 +39,15 @@ from trainmaster.gcp.tpu_fleet.operations import Operations
 from trainmaster.gcp.tpu_fleet.queued_resource_spec import is_queued
 from trainmaster.gcp.tpu_fleet.queued_resources import QueuedResources
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.gcp.vm_labels import DIRECTIVE_KEY, LABEL_DIRECTIVE, METRIC, directive_json, directive_label
+from trainmaster.gcp.vm_labels import (
+    DIRECTIVE_KEY,
+    HEARTBEAT,
+    LABEL_DIRECTIVE,
+    METRIC,
+    directive_json,
+    directive_label,
+    parse_heartbeat,
+)
 from trainmaster.ports import CreateOutcome, NotCreated, complete
 
 GOOGLE: Final = "https://tpu.googleapis.com"
@@ -141,28 +149,35 @@ class TpuFleet:
         """Cloud TPU keeps nothing of a job but its nodes."""
         return True
 
-    def last_heartbeat(self, vm: Vm) -> datetime | None:  # noqa: ARG002 - the port's signature
-        """Agents on TPU hosts write none: a node has several hosts, and its fuse deletes it."""
-        return None
+    def last_heartbeat(self, vm: Vm) -> datetime | None:
+        """Return the oldest heartbeat of the hosts that have written one: all hosts of a slice are needed."""
+        heartbeats = (parse_heartbeat(text) for text in self._guest_attributes(vm, HEARTBEAT, ()))
+        return min((heartbeat for heartbeat in heartbeats if heartbeat is not None), default=None)
 
     def reported_metric(self, vm: Vm) -> str | None:
         """Return what the first host wrote: it runs the primary of a trial.
 
-        The node is read by name. A newer node of that name belongs to the same trial, and the text has its attempt.
-        None where guest attributes are forbidden (403), and for a node that is deleted or in another state (404, 400).
+        A newer node of that name belongs to the same trial, and the text has its attempt.
+        """
+        return next(iter(self._guest_attributes(vm, METRIC, (FIRST_WORKER,))), None)
+
+    def _guest_attributes(self, vm: Vm, path: str, workers: Sequence[str]) -> tuple[str, ...]:
+        """Return what these hosts wrote, or all hosts if none are given. The node is read by name.
+
+        Empty where guest attributes are forbidden (403), and for a node that is deleted or in another state (404, 400).
         """
         request = tpu_v2.GetGuestAttributesRequest(
-            name=f"{self._parent(vm.zone)}/nodes/{vm.name}", query_path=METRIC, worker_ids=[FIRST_WORKER]
+            name=f"{self._parent(vm.zone)}/nodes/{vm.name}", query_path=path, worker_ids=workers
         )
-        with tpu_errors(f"read {METRIC} of {vm.name}"):
+        with tpu_errors(f"read {path} of {vm.name}"):
             try:
                 hosts = self._client.get_guest_attributes(request, **FLEET_READ).guest_attributes
             except (exceptions.NotFound, exceptions.Forbidden, exceptions.BadRequest) as error:
                 if is_transient(error, problem_of(error)):
                     raise
-                return None
+                return ()
         items = (item for host in hosts for item in host.query_value.items)
-        return next((item.value for item in items if f"{item.namespace}/{item.key}" == METRIC), None)
+        return tuple(item.value for item in items if f"{item.namespace}/{item.key}" == path)
 
     def serial_output(self, vm: Vm, start: int) -> tuple[str, int]:  # noqa: ARG002 - the port's signature
         """Cloud TPU has no serial console. The output of programs is in Cloud Logging."""

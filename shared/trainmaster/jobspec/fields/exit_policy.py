@@ -6,6 +6,7 @@ exitPolicy:
   rerun: ["75"]
   restart: ["ps:2"]          # only of this task type
   pauses: false              # restart at once, also after quick failures
+  window: 21600s             # older restarts do not count
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def resolve_exit_policy(spec: ExitPolicySpec, problems: Problems) -> ExitPolicy:
                 problems.add(path, f"{quoted(item)} is already in `{earlier.action}`", "137")
             else:
                 rules.append(rule)
-    return ExitPolicy(spec.preset or Preset.DEFAULT, tuple(rules), pauses=spec.pauses)
+    return ExitPolicy(spec.preset or Preset.DEFAULT, tuple(rules), pauses=spec.pauses, window_s=spec.window)
 
 
 def read_exit_policy(document: Mapping[str, object]) -> ExitPolicy:

@@ -69,7 +69,7 @@ def keep_keras_2(
     }
     if kept != programs:
         reason = (
-            'The requested runtime had Keras 2, which tf_keras provides. With "0" in trainmaster.env, it is Keras 3.'
+            'The requested runtime had Keras 2, which tf_keras provides (with "0" in trainmaster.env, it is Keras 3).'
         )
         substitutions.append(Substitution(path, f"Keras of {requested}", f"{LEGACY_KERAS}=1", reason))
     return kept

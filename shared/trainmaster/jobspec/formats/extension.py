@@ -22,6 +22,8 @@ from trainmaster.jobspec.formats.scalars import (
 
 CONVERTED_FROM: Final = "convertedFrom"
 """Field of `trainmaster` that only converted manifests have."""
+WINDOW_S_MIN: Final = 600
+"""Shortest exitPolicy.window: restarts after quick failures would never be used up in a shorter one."""
 STALL_S_MIN: Final = 60
 """Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a minute."""
 
@@ -63,6 +65,9 @@ class ExitPolicySpec(WireModel):
     restart: tuple[String, ...] = wire_field(["ps:2"], "Exit codes that restart the replica.", default=())
     pauses: Boolean = wire_field(
         False, "Restart a program after a pause if it keeps failing soon after its start.", default=True
+    )
+    window: Annotated[int | None, duration(WINDOW_S_MIN, example_s=21_600)] = wire_field(
+        "21600s", "How long a restart counts; by default for the whole attempt."
     )
 
 
@@ -123,7 +128,7 @@ class Extension(WireModel):
     )
     disable_retries: Boolean = wire_field(True, "End the job at its first failure.", default=False)
     independent_replicas: Boolean = wire_field(
-        True, "Replicas do not wait for each other: none is reactivated, no exit counts as collateral.", default=False
+        True, "Replicas do not wait for each other: each one is judged and restarted alone.", default=False
     )
     gang: Boolean = wire_field(
         False,

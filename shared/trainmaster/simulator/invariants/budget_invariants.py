@@ -8,20 +8,19 @@ from typing import Final
 
 from trainmaster.core.actions import (
     Action,
+    BeginRound,
     Budget,
     ContinueProvisioning,
-    HoldReplica,
-    ReactivateReplica,
-    RefundCharge,
     ReplaceVm,
     RerunJob,
     RestartReplica,
+    StopRound,
 )
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, State
 from trainmaster.core.model.replica import Replica
 from trainmaster.simulator.invariants.violation import ViolationError
 
-COUNTED: Final = ("restarts_used", "replaced", "collateral", "incarnation")
+COUNTED: Final = ("restarts_used", "replaced")
 """Fields of `Replica` that are recounted."""
 
 
@@ -31,8 +30,6 @@ class ReplicaCount:
 
     restarts_used: int = 0
     replaced: int = 0
-    collateral: int = 0
-    incarnation: int = 1
 
 
 @dataclass(slots=True)
@@ -45,22 +42,14 @@ class BudgetCount:
     _free_reruns: int = 0
 
     def add(self, action: Action) -> None:
-        """Count the charges and refunds of one more action."""
-        if isinstance(action, RestartReplica | HoldReplica | ReplaceVm | ReactivateReplica):
-            count = self._replicas[action.replica]
-            count.incarnation += 1
-            count.restarts_used += isinstance(action, RestartReplica) and action.charge is Budget.RESTARTS
-            count.collateral += isinstance(action, HoldReplica)
-            count.replaced += isinstance(action, ReplaceVm)
+        """Count the charges of one more action."""
+        charged = action.replacement if isinstance(action, StopRound) else action
+        if isinstance(charged, RestartReplica | ReplaceVm | BeginRound) and charged.replica:
+            count = self._replicas[charged.replica]
+            count.restarts_used += charged.charge is Budget.RESTARTS
+            count.replaced += isinstance(charged, ReplaceVm)
         if isinstance(action, ContinueProvisioning) and action.lost:
-            self._replicas[action.lost].incarnation += 1
             self._replicas[action.lost].replaced += 1
-        if isinstance(action, RefundCharge):
-            self._replicas[action.replica].restarts_used -= 1
-            self._replicas[action.replica].collateral += 1
-        if isinstance(action, ReplaceVm) and action.refunds_rerun:
-            self._reruns -= 1
-            self._free_reruns += 1
         if isinstance(action, RerunJob):
             self._reruns += action.charge is Budget.RERUNS
             self._internal += action.charge is Budget.INTERNAL

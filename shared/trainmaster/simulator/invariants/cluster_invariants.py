@@ -2,7 +2,6 @@
 
 ready     a job is RUNNING soon after its last required replica has become ready
 zones     all running replicas are in one zone, because a member's address contains its zone
-peers     a completed replica is reactivated if the primary starts again after its completion
 hosts     a slice is ready, or completed, only when each of its hosts has reported it in the same incarnation
 """
 
@@ -18,12 +17,12 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.replica import Replica, ReplicaState
-from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.world.context import Context
 
 REPAIR_MAX_S: Final = 400.0
-"""How long the replicas may be in two zones, or a completed peer may wait for its reactivation: some sweeps."""
+"""How long the replicas may be in two zones: some sweeps."""
 READY_MAX_S: Final = 10.0
 """How long a job may stay PREPARING after its last replica became ready, if no message is delayed."""
 
@@ -36,17 +35,12 @@ class ClusterInvariants:
     _delays_messages: bool = field(init=False)
     _zones: dict[ReplicaId, str] = field(default_factory=dict)
     """Zone from which each replica last became ready."""
-    _started_at: dict[ReplicaId, float] = field(default_factory=dict)
-    """When the current incarnation of each replica was ordered."""
-    _completed_at: dict[ReplicaId, float] = field(default_factory=dict)
     _reported_hosts: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     """Hosts that reported, by type of event and incarnation."""
     _ready_since: float | None = None
     """Since when all replicas are ready and the job is still PREPARING."""
     _split_since: float | None = None
     """Since when the replicas are running in two zones."""
-    _abandoned_since: float | None = None
-    """Since when the primary may wait for a peer that completed before it started."""
 
     def __post_init__(self) -> None:
         self._delays_messages = self.context.faults.delays_messages
@@ -58,16 +52,19 @@ class ClusterInvariants:
             raise ViolationError("ready: all replicas are ready, and the job is still PREPARING")
         if self._split_since is not None and now - self._split_since > REPAIR_MAX_S:
             raise ViolationError(f"zones: the replicas run in more than one zone: {self._zones}")
-        if self._abandoned_since is not None and now - self._abandoned_since > REPAIR_MAX_S:
-            raise ViolationError("peers: a replica that completed before the primary restarted was not reactivated")
 
-    def apply(self, before: State | None, entry: LedgerEntry, state: State) -> None:
-        """Record one more decision, which led from `before` to `state`."""
+    def apply(self, entry: LedgerEntry, state: State) -> None:
+        """Record one more decision, which led to `state`."""
         self._check_hosts(entry, state.job)
         self._track_zones(entry, state)
-        self._track_completed_peers(before, state)
-        is_overdue = state.job.state is JobState.PREPARING and all(
-            _has_been_ready(replica) for replica in state.replicas if is_required(state.job.plan, replica.replica_id)
+        is_overdue = (
+            state.job.state is JobState.PREPARING
+            and not state.job.round.is_held
+            and all(
+                _has_been_ready(replica)
+                for replica in state.replicas
+                if is_required(state.job.plan, replica.replica_id)
+            )
         )
         self._ready_since = self._since(self._ready_since, condition=is_overdue)
 
@@ -100,20 +97,6 @@ class ClusterInvariants:
         running = [replica.replica_id for replica in state.replicas if replica.state is ReplicaState.RUNNING]
         is_split = len({self._zones[replica_id] for replica_id in running}) > 1 and not state.job.state.is_terminal
         self._split_since = self._since(self._split_since, condition=is_split)
-
-    def _track_completed_peers(self, before: State | None, state: State) -> None:
-        plan, now = state.job.plan, self.context.now
-        incarnations = {replica.key: replica.incarnation for replica in before.replicas} if before else {}
-        for replica in state.replicas:
-            if incarnations.get(replica.key) != replica.incarnation:
-                self._started_at[replica.replica_id] = now
-                self._completed_at.pop(replica.replica_id, None)
-            if replica.state is ReplicaState.COMPLETED:
-                self._completed_at.setdefault(replica.replica_id, now)
-        is_irrelevant = plan.independent or state.job.state.is_terminal
-        members = {key: at for key, at in self._completed_at.items() if key.task_type is not TaskType.EVALUATOR}
-        is_abandoned = not is_irrelevant and any(at < self._started_at[plan.primary] for at in members.values())
-        self._abandoned_since = self._since(self._abandoned_since, condition=is_abandoned)
 
 
 def _has_been_ready(replica: Replica) -> bool:

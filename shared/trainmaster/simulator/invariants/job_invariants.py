@@ -2,12 +2,12 @@
 
     I1    a job ends, and does not change after its end, except for its labels and its deletion
     I2    an incarnation ends once
-    I3    budgets equal what was charged and refunded (`simulator.invariants.budget_invariants`), and no replica is
-          charged for the end of another (`trainmaster.simulator.invariants.charge_invariants`)
+    I3    budgets equal what was charged (`simulator.invariants.budget_invariants`)
     I4    only events of the current incarnation and its VM change anything (see `simulator.invariants.vm_invariants`)
     I5    a VM that the stored state desires is not deleted (see there)
     I6    no VM is left after the end
     I9    the ledger, folded, is the stored state
+    F1-5  rounds (`simulator.invariants.round_invariants`)
 
 I7, I8 and I10 (any order of messages, functions that crash, capacity errors) are the faults of the histories.
 The state is derived from the decisions in the ledger, independently of the code that stores it.
@@ -17,18 +17,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from trainmaster.core.actions import AcceptJob, DeleteJob, Ignore, RecordHostDone, SetLabels
+from trainmaster.core.actions import AcceptJob, DeleteJob, Ignore, RecordHostDone, SetLabels, SucceedJob
 from trainmaster.core.events import IncarnationRef, ReplicaEvent, ReplicaExited, VmLost
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import current_incarnation, is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.transitions.change import IllegalTransitionError
 from trainmaster.memory.store import MemoryStore
 from trainmaster.simulator.invariants.budget_invariants import BudgetCount
-from trainmaster.simulator.invariants.charge_invariants import ChargeInvariants
 from trainmaster.simulator.invariants.cluster_invariants import ClusterInvariants
+from trainmaster.simulator.invariants.round_invariants import RoundInvariants
 from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.invariants.vm_invariants import VmInvariants
 from trainmaster.simulator.world.context import Context
@@ -51,14 +52,14 @@ class JobInvariants:
     """Virtual time of the job's end."""
     _entries_read: int = 0
     _budgets: BudgetCount = field(default_factory=BudgetCount)
-    _charges: ChargeInvariants = field(init=False)
+    _rounds: RoundInvariants = field(init=False)
     _cluster: ClusterInvariants = field(init=False)
     _vms: VmInvariants = field(default_factory=VmInvariants)
     _ended_incarnations: set[tuple[str, int]] = field(default_factory=set)
     _label_changes: int = 0
 
     def __post_init__(self) -> None:
-        self._charges = ChargeInvariants(self.ends)
+        self._rounds = RoundInvariants(self.ends)
         self._cluster = ClusterInvariants(self.context)
 
     @property
@@ -94,7 +95,7 @@ class JobInvariants:
         self._vms.check_deletion(vm, self.state)
 
     def check_end(self) -> None:
-        """Check that the job has ended without VMs, and the fold of its ledger (I1, I6, I9), and its charges (I3).
+        """Check that the job has ended without VMs, and the fold of its ledger (I1, I6, I9).
 
         Called when the faults are over and nothing happens any more.
         """
@@ -104,7 +105,6 @@ class JobInvariants:
             raise ViolationError(f"I6: VMs are left: {left}")
         if fold(self.store.ledger(self.job_id)) != self.state:
             raise ViolationError("I9: the fold of the whole ledger is not the stored state")
-        self._charges.check_end(self.store.ledger(self.job_id))
 
     def _suspected_cause(self) -> str:
         """Describe what keeps the job from ending, as far as the simulator can see it."""
@@ -140,9 +140,9 @@ class JobInvariants:
             raise ViolationError(f"I1: {entry.key} changed a job that had ended")
         self._budgets.add(entry.decision.action)
         self._budgets.check(self.state)
-        self._charges.apply(entry)
+        self._rounds.apply(entry, self.state)
         self._check_user_action(before, entry, self.state.job)
-        self._cluster.apply(before, entry, self.state)
+        self._cluster.apply(entry, self.state)
         if self.state.job.state.is_terminal and self.ended_s is None:
             self.ended_s = self.context.now
 
@@ -157,13 +157,16 @@ class JobInvariants:
         replica = next((member for member in before.replicas if member.replica_id == subject.replica_id), None)
         if replica is None or (subject.attempt != replica.attempt and not isinstance(event, VmLost)):
             raise ViolationError(f"I4: {entry.key} is of an older attempt, and led to {decision.action.kind}")
-        if not _is_current(subject, replica, is_loss=isinstance(event, VmLost)):
+        if isinstance(decision.action, SucceedJob):
+            return  # an exit 0 of the primary counts in any round, and on any VM of the attempt
+        if not _is_current(before.job, subject, replica, is_loss=isinstance(event, VmLost)):
             raise ViolationError(
                 f"I4: {entry.key} is not of the current incarnation of {replica}: {decision.action.kind}"
             )
         is_slice = before.job.plan.group(subject.replica_id.task_type).tpu is not None
         self._vms.check_accepted(entry, subject, is_slice=is_slice)
-        if isinstance(event, ReplicaExited | VmLost) and not isinstance(decision.action, RecordHostDone):
+        is_alone = not is_member(before.job.plan, replica.replica_id)
+        if is_alone and isinstance(event, ReplicaExited | VmLost) and not isinstance(decision.action, RecordHostDone):
             incarnation = (replica.key, replica.incarnation)
             if incarnation in self._ended_incarnations:
                 raise ViolationError(f"I2: incarnation {incarnation} ended twice")
@@ -178,11 +181,11 @@ class JobInvariants:
             raise ViolationError(f"deletion: of a live or deleted job: {job.state}, deleted at {job.deleted_at}")
 
 
-def _is_current(subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
+def _is_current(job: Job, subject: IncarnationRef, replica: Replica, *, is_loss: bool) -> bool:
     """Return whether an event is about the replica's current VM and, unless it is a loss, its current incarnation."""
     if subject.vm_generation != replica.vm_generation:
         return False
-    return is_loss or subject.incarnation == replica.incarnation
+    return is_loss or subject.incarnation in (replica.incarnation, current_incarnation(job, replica))
 
 
 def _is_same_end(before: Job, after: Job) -> bool:

@@ -25,8 +25,6 @@ class Profile:
     """Per port call of a function: it raises TemporaryError, in half of the cases after the call was applied."""
     suspend: float = 0.0
     """Per port call of a function: other actions run before or after the call."""
-    split_reads: float = 0.0
-    """Per read of a job and its replicas: other actions run between the read of the job and the query for replicas."""
     instances_max: int = 4
     """Concurrent invocations of functions. Pub/Sub delivers again later when no instance is free."""
     skew_s: float = 0.0
@@ -80,7 +78,6 @@ class Profile:
                 self.crash,
                 self.temporary_error,
                 self.suspend,
-                self.split_reads,
                 self.unreachable,
             )
         )
@@ -121,9 +118,7 @@ QUEUE: Final = Profile(
 """For several jobs with a limit that does not fit all of them."""
 USERS: Final = Profile("users", duplicate=0.3, late=0.1, suspend=0.15, crash=0.04, cancel=0.5, meddling=1.0)
 """Users upload job files, and submit, cancel, label and delete the same job at the same time."""
-STORM: Final = Profile(
-    "storm", suspend=0.35, split_reads=0.35, instances_max=16, duplicate=0.2, fail=0.3, loss_per_hour=15, stockout=0.1
-)
+STORM: Final = Profile("storm", suspend=0.35, instances_max=16, duplicate=0.2, fail=0.3, loss_per_hour=15, stockout=0.1)
 """For gangs of up to a dozen replicas: many concurrent invocations, most of which decide on an outdated state."""
 EVERYTHING: Final = Profile(
     "everything",

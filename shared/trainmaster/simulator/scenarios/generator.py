@@ -48,7 +48,7 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
         variant = rng.choice(PARTIAL_VARIANTS) if profile.name == PARTIAL.name else rng.randrange(VARIANTS)
         document, plan = training_job(workers, variant)
     job = _draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name)
-    if not plan.gang:  # programs that need all of their peers must not be in such a job
+    if not plan.is_synchronous:  # programs that need all of their peers must not be in such a job
         job = replace(job, is_synchronous=False)
     scenario = Scenario((job,), profile)
     if profile.hang_per_hour:

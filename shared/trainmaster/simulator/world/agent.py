@@ -24,12 +24,11 @@ DIRECTIVE_S: Final = (0.02, 0.3)
 """Delay until a new directive is read."""
 STOP_S: Final = (0.1, 3.0)
 """How long it takes to stop a program."""
-SLICE_RESTART_DELAY_S: Final = DIRECTIVE_S[1] + STOP_S[1]
-"""When a slice restarts, how long until no host runs the previous incarnation (`agent.control.start_delay`)."""
+HELD_REPEAT_S: Final = (20.0, 600.0)
+"""Time until the first repetition of a vm-ready under `hold`, and the longest time between two."""
 CHECKPOINT_S: Final = (0.5, 10.0)
 CHECKPOINTS_ON_NOTICE: Final = 0.5
 """Share of the programs that save a checkpoint and exit when the end of the VM is announced."""
-FIRST: Final[Key] = (1, 1)
 
 
 @dataclass(slots=True)
@@ -39,9 +38,11 @@ class _Disk:
     started: Key | None = None
     """The last incarnation that this VM started."""
     closed: bool = True
-    """Whether a later directive was received, so that the end of that incarnation needs no report."""
+    """Whether a directive ended that incarnation, so that its end needs no report."""
     exit: Exit | None = None
-    """How and when that incarnation ended, until a later directive is received."""
+    """How and when that incarnation ended by itself, until a newer program starts."""
+    ready: Key | None = None
+    """The round for which vm-ready was published under `hold`."""
     desired: Directive | None = None
     setup_done: bool = False
     announced: list[str] = field(default_factory=list)
@@ -67,7 +68,7 @@ class SimAgent:
         self._known_causes = list(self._disk.announced)
         self._unsent_causes: list[str] = []
         self._is_stopping_program = False
-        self._last_directive: Key = FIRST
+        self._held: Key | None = None
         self._may_start_at = self._started_at = 0.0
 
     # What happens to the VM: see `trainmaster.simulator.world.vm.VmAgent`.
@@ -138,14 +139,12 @@ class SimAgent:
         disk, key = self._disk, _key(directive)
         if disk.desired is not None and _key(disk.desired) > key:
             return
-        if key != self._last_directive:
-            delay_s = max(SLICE_RESTART_DELAY_S if self._host is not None else 0, directive.pause_s)
-            self._last_directive, self._may_start_at = key, self._context.now + delay_s
         if directive != disk.desired:
+            self._may_start_at = self._context.now + directive.pause_s
             disk.desired = directive
             self._events.drop_before(key)
-            is_newer = disk.started is None or key > disk.started
-            if is_newer or (self.program and directive.action is not DirectiveAction.RUN):
+            is_newer = disk.started is not None and key > disk.started
+            if self.program and (is_newer or directive.action is not DirectiveAction.RUN):
                 disk.closed, disk.exit = True, None
         self._settle_past(directive)
         while self._unsent_causes:
@@ -167,7 +166,7 @@ class SimAgent:
         if self._stopping:
             return
         if self._context.chance(self._context.faults.setup_fail):
-            if desired is None or desired.action is not DirectiveAction.RUN:
+            if desired is None or desired.action is DirectiveAction.STOP:
                 return
             error = {"type": "DownloadError", "message": "503", "frame": ""}
             disk.started, disk.closed = _key(desired), False
@@ -179,7 +178,7 @@ class SimAgent:
     def _on_program_ended(self, key: Key, exit_: Exit) -> None:
         self.program = self._running = None
         self._is_stopping_program = False
-        if not self._unwanted:
+        if not self._unwanted and not self._disk.closed:
             is_vm_ending = self._stopping or self._end_is_announced
             self._report_exit(key, {**exit_, "cause": "vm_stopping"} if is_vm_ending else exit_)
         if self._end_is_announced:
@@ -196,14 +195,44 @@ class SimAgent:
             self._unwanted |= not must_run or key != self._running
             if (self._unwanted or self._stopping) and not self._is_stopping_program:
                 self._is_stopping_program = True
-                self._plan_within(STOP_S, self._stop_program)
-        elif self._stopping or not must_run or key is None or (disk.started is not None and key <= disk.started):
+                program = self.program
+                self._plan_within(STOP_S, lambda: self._stop_program(program))
+        elif (
+            self._stopping
+            or desired is None
+            or desired.action is DirectiveAction.STOP
+            or key is None
+            or (disk.started is not None and key <= disk.started)
+        ):
             return
-        elif disk.setup_done:
+        elif disk.setup_done and must_run:
             self._start_when_allowed(key)
+        elif disk.setup_done:
+            self._report_ready(key, HELD_REPEAT_S[0])
         elif not self._setting_up:
             self._setting_up = True
             self._plan_within(SETUP_S, self._on_setup_ended)
+
+    def _report_ready(self, key: Key, repeat_s: float) -> None:
+        """Report under `hold` that nothing older runs here, again and again while the round is held."""
+        if self._held != key:
+            self._held = self._disk.ready = key
+            self._send_ready(key)
+            self._plan_within((repeat_s, repeat_s), lambda: self._repeat_ready(key, repeat_s))
+
+    def _repeat_ready(self, key: Key, waited_s: float) -> None:
+        desired = self._disk.desired
+        if desired and _key(desired) == key and desired.action is DirectiveAction.HOLD and not self._stopping:
+            self._send_ready(key)
+            repeat_s = min(2 * waited_s, HELD_REPEAT_S[1])
+            self._plan_within((repeat_s, repeat_s), lambda: self._repeat_ready(key, repeat_s))
+
+    def _send_ready(self, key: Key) -> None:
+        disk = self._disk
+        details: dict[str, object] = {"agent_started_at": self._agent_started_at.isoformat()}
+        if disk.started is not None and not disk.closed and disk.exit is not None:
+            details["ended"] = {"attempt": disk.started[0], "incarnation": disk.started[1], **disk.exit}
+        self._send(self._events, topics.VM_READY, key, details, lambda: None)
 
     def _start_when_allowed(self, key: Key) -> None:
         wait_s = self._may_start_at - self._context.now
@@ -213,10 +242,10 @@ class SimAgent:
             self._start(key)
 
     def _start(self, key: Key) -> None:
+        if self._disk.ready != key:
+            self._send_ready(key)
         self._disk.started, self._disk.closed, self._disk.exit = key, False, None
         self._unwanted = False
-        details: dict[str, object] = {"agent_started_at": self._agent_started_at.isoformat()}
-        self._send(self._events, topics.VM_READY, key, details, lambda: None)
         boots, observed = self._boots, self._vm.observed
         self._running, self._started_at = key, self._context.now
         self._context.log("start", observed.replica_id, *key)
@@ -230,9 +259,9 @@ class SimAgent:
         if boots == self._boots:
             self._on_program_ended(key, {**exit_, "ran_s": self._context.now - self._started_at})
 
-    def _stop_program(self) -> None:
-        if self.program and self._running and self.program.is_alive:
-            self._training.kill(self.program)
+    def _stop_program(self, program: Program) -> None:
+        if self.program is program and self._running and program.is_alive:
+            self._training.kill(program)
             self._on_program_ended(self._running, {"cause": "process", "signal": 15})
 
     def _settle_past(self, directive: Directive) -> None:
@@ -241,9 +270,11 @@ class SimAgent:
             return
         self._past_settled = True
         disk = self._disk
-        if disk.started is None or disk.closed or _key(directive) > disk.started:
+        if disk.started is None or disk.closed:
             return
-        if disk.exit is not None:
+        if _key(directive) > disk.started:
+            disk.exit = disk.exit or {"at": self._context.scheduler.clock().isoformat(), "cause": "vm_restarted"}
+        elif disk.exit is not None:
             self._send_exit(disk.started, disk.exit)
         elif directive.action is DirectiveAction.RUN:
             self._report_exit(disk.started, {"cause": "vm_restarted"})

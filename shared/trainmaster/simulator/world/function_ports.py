@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from trainmaster.core.model.replica import Replica
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.memory.store import MemoryStore
 
 
 class FunctionCrashed(BaseException):
@@ -25,22 +22,6 @@ class InterceptedPort:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._port, name)
         return lambda *args, **kwargs: self._intercept(name, partial(method, *args, **kwargs))
-
-
-class SplitReads:
-    """A store that reads lost peers in requests of their own, as on Firestore. `between` runs before each of them."""
-
-    def __init__(self, store: MemoryStore, between: Callable[[], None]) -> None:
-        self._store, self._between = store, between
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def lost_peers(self, job_id: str, replica: Replica, since: datetime | None) -> Iterator[tuple[Replica, ...]]:
-        self._between()
-        for page in self._store.lost_peers(job_id, replica, since):
-            yield page
-            self._between()
 
 
 class SimAddressBook:

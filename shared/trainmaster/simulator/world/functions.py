@@ -43,7 +43,6 @@ from trainmaster.simulator.world.function_ports import (
     FunctionCrashed,
     InterceptedPort,
     SimAddressBook,
-    SplitReads,
     run_sequentially,
 )
 from trainmaster.simulator.world.user_actions import CANCEL, DELETE, LABEL
@@ -84,22 +83,21 @@ class Functions:
     """Invocations that have not ended, among them the suspended ones."""
     invocations: int = 0
     _instances_max: int = field(init=False)
-    _store: MemoryStore | SplitReads = field(init=False)
-    """The store as functions read it."""
     _handlers: dict[str, Callable[[Message, CreationDeps], object]] = field(init=False)
 
     def __post_init__(self) -> None:
         faults = self.context.faults
         self._instances_max = faults.instances_max
-        self._store = SplitReads(self.store, self._split) if faults.split_reads else self.store
         self._handlers = {
             topics.SUBMIT: lambda message, deps: submit.handle(message.data, message.attributes.get("source"), deps),
-            topics.VM_READY: lambda message, deps: vm_ready.handle(agent_messages.decode_vm_ready(message.data), deps),
+            topics.VM_READY: lambda message, deps: vm_ready.handle(
+                agent_messages.decode_vm_ready(message.data, message.published_at), deps
+            ),
             topics.REPLICA_EXIT: lambda message, deps: replica_exit.handle(
-                agent_messages.decode_replica_exit(message.data), deps
+                agent_messages.decode_replica_exit(message.data, message.published_at), deps
             ),
             topics.MAINTENANCE: lambda message, deps: maintenance.handle(
-                google_events.decode_maintenance(message.data), deps
+                google_events.decode_maintenance(message.data, message.published_at), deps
             ),
             topics.PROVISION: lambda message, deps: provision.handle(
                 internal_requests.decode_provision(message.data),
@@ -155,7 +153,7 @@ class Functions:
         skew_s = self.context.faults.skew_s
         skew_s = self.context.between(-skew_s, skew_s) if skew_s else 0.0
         return CreationDeps(
-            cast("Store", InterceptedPort(self._store, partial(self._intercept, queue_read=QueueRead()))),
+            cast("Store", InterceptedPort(self.store, partial(self._intercept, queue_read=QueueRead()))),
             cast("Bus", InterceptedPort(self.bus, self._intercept)),
             clock=lambda: self.context.scheduler.clock(skew_s),
             sleep=self._sleep_of_flow,
@@ -193,11 +191,6 @@ class Functions:
         result = self._apply(name, call, queue_read)
         self.sleep(context.between(*SUSPENDED_S))
         return result
-
-    def _split(self) -> None:
-        """Let other actions run between two requests of one read."""
-        if self.context.chance(self.context.faults.split_reads):
-            self.sleep(self.context.between(*SUSPENDED_S))
 
     def _apply(self, name: str, call: partial[Any], queue_read: QueueRead | None) -> Any:
         if name == READ_QUEUE and queue_read is not None:

@@ -5,7 +5,6 @@ The control plane never sees it.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -31,24 +30,25 @@ class ProgramEnd:
     replica_id: ReplicaId
     vm_incarnation: VmIncarnation
     cause: EndCause
-    culprit: ProgramEnd | None = None
-    """For `EndCause.PEER`: the end that broke the cluster."""
 
 
 @dataclass(slots=True)
 class ProgramEnds:
     """The ends of all programs of one job. A slice has one program on each host."""
 
-    _ends: defaultdict[tuple[ReplicaId, VmIncarnation], list[ProgramEnd]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    _ends: list[ProgramEnd] = field(default_factory=list)
 
     def add(self, end: ProgramEnd) -> None:
-        self._ends[end.replica_id, end.vm_incarnation].append(end)
+        self._ends.append(end)
 
-    def find_culprit(self, replica_id: ReplicaId, vm_incarnation: VmIncarnation) -> ProgramEnd | None:
-        """Return the end of another replica's program that ended this incarnation; None if it failed by itself."""
-        ends = self._ends[replica_id, vm_incarnation]
-        culprits = [end.culprit for end in ends if end.culprit and end.culprit.replica_id != replica_id]
-        is_innocent = len(culprits) == len(ends) > 0
-        return culprits[0] if is_innocent else None
+    def causes(self, replica_id: ReplicaId, attempt: int, incarnation: int) -> list[EndCause]:
+        """Return why the programs of this incarnation ended, on all VMs and hosts of the replica."""
+        key = (replica_id, attempt, incarnation)
+        return [end.cause for end in self._ends if (end.replica_id, *end.vm_incarnation[1:]) == key]
+
+    def has(self, cause: EndCause, replica_id: ReplicaId | None = None, attempt: int = 0) -> bool:
+        """Whether a program ended so; with a replica and an attempt, one of these."""
+        return any(
+            end.cause is cause and replica_id in (None, end.replica_id) and attempt in (0, end.vm_incarnation[1])
+            for end in self._ends
+        )

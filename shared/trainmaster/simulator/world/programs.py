@@ -11,10 +11,11 @@ wait for no peer. A slice with several hosts runs one program on each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from trainmaster.core.model.members import is_member
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.simulator.world.context import Context
@@ -30,6 +31,14 @@ PEER_LOST: Final[Exit] = {
     "exit_status": 1,
     "error": {"type": "UnavailableError", "message": "Socket closed", "frame": "ops.py:1 in run"},
 }
+PEER_ENDS: Final[tuple[Exit | None, ...]] = (
+    PEER_LOST,
+    PEER_LOST,
+    {"cause": "process", "exit_status": 1},
+    {"cause": "process", "signal": 6},
+    None,
+)
+"""How programs end whose peer has left; None: they hang."""
 COMPLETED: Final[Exit] = {"cause": "process", "exit_status": 0}
 BUG: Final = {"type": "ValueError", "message": "x", "frame": "task.py:1 in f", "own_frame": "task.py:1 in f"}
 IO_ERROR: Final = {"type": "OSError", "message": "x", "frame": "task.py:2 in g", "own_frame": "task.py:2 in g"}
@@ -54,8 +63,8 @@ EXIT_S: Final = (0.0, 2.0)
 EXPORT_S: Final = (0.0, 20.0)
 
 
-class MixedSliceError(AssertionError):
-    """The hosts of one slice joined the cluster in different incarnations."""
+class MixedRoundsError(AssertionError):
+    """F1: a program of a round started beside a program of another round."""
 
 
 @dataclass(eq=False, slots=True)
@@ -99,6 +108,7 @@ class Training:
     """How its programs really ended."""
     _size: int = field(init=False)
     _primary: ReplicaId = field(init=False)
+    _alive: list[Program] = field(default_factory=list)
     _waiting_or_training: list[Program] = field(default_factory=list)
     _cluster: tuple[Program, ...] = ()
     """The programs of the current round."""
@@ -115,6 +125,8 @@ class Training:
     ) -> Program:
         program = Program(replica_id, host, vm_incarnation, on_exit)
         context = self.context
+        self._check_round(program)
+        self._alive.append(program)
         if context.chance(context.faults.fail):
             exits = PERMANENT_FAILURES if context.chance(PERMANENT_SHARE) else FAILURES
             failure = exits[int(context.rng.random() * len(exits))]
@@ -147,7 +159,6 @@ class Training:
         members = {peer.member: peer for peer in self._waiting_or_training}
         if self._training_since is None and len(members) == self._size:
             self._cluster = tuple(members.values())
-            _check_slices(self._cluster)
             self._training_since = self.context.now
             self._round += 1
             this_round = self._round
@@ -163,29 +174,29 @@ class Training:
                 within = EXPORT_S if program.replica_id == self._primary else EXIT_S
                 self._plan_exit(program, within, COMPLETED, EndCause.COMPLETED)
 
-    def _plan_exit(
-        self,
-        program: Program,
-        within: tuple[float, float],
-        exit_: Exit,
-        cause: EndCause,
-        culprit: ProgramEnd | None = None,
-    ) -> None:
-        delay_s = self.context.between(*within)
-        self.context.scheduler.after(delay_s, lambda: self._exit(program, exit_, cause, culprit))
+    def _plan_exit(self, program: Program, within: tuple[float, float], exit_: Exit, cause: EndCause) -> None:
+        self.context.scheduler.after(self.context.between(*within), lambda: self._exit(program, exit_, cause))
 
-    def _exit(self, program: Program, exit_: Exit, cause: EndCause, culprit: ProgramEnd | None = None) -> None:
+    def _exit(self, program: Program, exit_: Exit, cause: EndCause) -> None:
         if program.is_alive:
-            self._end(program, cause, culprit)
+            self._end(program, cause)
             program.on_exit(exit_)
 
-    def _end(self, program: Program, cause: EndCause, culprit: ProgramEnd | None = None) -> None:
-        program.is_alive = False
-        end = ProgramEnd(program.replica_id, program.vm_incarnation, cause, culprit)
-        self.ends.add(end)
-        self._leave(program, end)
+    def _check_round(self, program: Program) -> None:
+        """Raise MixedRoundsError if a program of another round still runs (F1)."""
+        if not is_member(self.plan, program.replica_id):
+            return
+        for other in self._alive:
+            if is_member(self.plan, other.replica_id) and other.vm_incarnation[1:] != program.vm_incarnation[1:]:
+                raise MixedRoundsError(f"F1: {program} starts beside {other}")
 
-    def _leave(self, program: Program, end: ProgramEnd) -> None:
+    def _end(self, program: Program, cause: EndCause) -> None:
+        program.is_alive = False
+        self._alive.remove(program)
+        self.ends.add(ProgramEnd(program.replica_id, program.vm_incarnation, cause))
+        self._leave(program)
+
+    def _leave(self, program: Program) -> None:
         """Take a program out of the cluster. If the cluster was training, its other members fail soon."""
         if not program.is_member:
             return
@@ -200,22 +211,9 @@ class Training:
         for peer in self._cluster:
             if peer.is_member and peer.replica_id.task_type is not TaskType.PS:
                 self._remove_member(peer)
-                self._plan_exit(peer, PEER_LOSS_NOTICED_S, PEER_LOST, EndCause.PEER, end)
+                if (exit_ := self.context.rng.choice(PEER_ENDS)) is not None:
+                    self._plan_exit(peer, PEER_LOSS_NOTICED_S, exit_, EndCause.PEER)
 
     def _remove_member(self, program: Program) -> None:
         program.is_member = False
         self._waiting_or_training.remove(program)
-
-
-def _check_slices(cluster: Iterable[Program]) -> None:
-    """Raise MixedSliceError unless all hosts of each slice are in the same incarnation.
-
-    The hosts of a slice keep their addresses across incarnations. A new process that connects to an old one on another
-    host waits for the new one in vain.
-    """
-    expected = {(program.replica_id, program.vm_incarnation[0]): program.vm_incarnation for program in cluster}
-    for program in cluster:
-        if program.vm_incarnation != expected[program.replica_id, program.vm_incarnation[0]]:
-            raise MixedSliceError(
-                f"{program.replica_id}: host {program.host} in {program.vm_incarnation} joined {expected}"
-            )

@@ -7,16 +7,27 @@ from typing import Any
 
 import pytest
 
+from tests.support import alone
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.plan import TaskGroup, Tpu, TpuQueue
-from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.round import Round
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import is_spot
 from trainmaster.core.reconcile.plan import CREATED_ANSWERS_MAX, plan
-from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, Reactivate, ReportLoss, Step
+from trainmaster.core.reconcile.steps import (
+    Await,
+    Create,
+    Delete,
+    Direct,
+    Readiness,
+    ReportLoss,
+    ReportMissingMember,
+    Step,
+)
 from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 
 NOW = at(100)
@@ -82,7 +93,7 @@ def test_vm_of_a_completed_replica_is_deleted() -> None:
 
 
 def test_replaced_vm_is_deleted_before_the_next_of_its_name_is_created() -> None:
-    state = a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50)))
+    state = alone.a_state(a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2))
     assert steps(state, *all_vms()) == (Delete(a_vm(WORKER_0)),)
     stopping = a_vm(WORKER_0, status=VmStatus.STOPPING)
     assert steps(state, *all_vms(stopping)) == (Await(stopping),)
@@ -115,7 +126,7 @@ def test_request_key_is_the_same_for_a_repetition_and_differs_for_every_other_in
 def test_creates_wait_for_the_backoff_after_a_capacity_error() -> None:
     state = preparing(placement=Placement(0, 2, since=at(0), next_at=at(101)))
     waiting = plan(state, (), at(100))
-    assert (waiting.steps, waiting.waits_for_backoff, waiting.is_done) == ((), True, False)
+    assert (waiting.steps, waiting.creates_postponed, waiting.is_done) == ((), True, False)
     assert [type(step) for step in plan(state, (), at(101)).steps] == [Create, Create]
 
 
@@ -123,30 +134,65 @@ def test_other_steps_do_not_wait_for_the_backoff() -> None:
     state = preparing(placement=Placement(1, 2, since=at(0), next_at=at(101)))
     round_ = plan(state, (a_vm(CHIEF),), at(100))
     assert (round_.steps, round_.creates_postponed) == ((Delete(a_vm(CHIEF)),), True)
-    assert not round_.waits_for_backoff
+    assert round_.steps
 
 
 # Directives
 
 
 def test_restarting_replica_is_directed_to_its_next_incarnation() -> None:
-    state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
+    state = alone.a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
     assert steps(state, *all_vms()) == (Direct(a_vm(WORKER_0), RUN_2),)
 
 
-def test_held_replica_is_held_while_a_peer_is_down() -> None:
-    held = a_replica(CHIEF, ReplicaState.HELD, incarnation=2)
-    down = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, lost_at=at(50))
-    new_vm = a_vm(WORKER_0, vm_generation=2, directive=RUN_2)
-    assert steps(a_state(held, down), *all_vms(new_vm)) == (Direct(a_vm(), HOLD_2),)
+def held(*replicas: Replica, is_held: bool = True) -> State:
+    """Return a job whose second round is held; members that are not given are ready for it."""
+    given = {replica.replica_id: replica for replica in replicas}
+    members = [given.get(replica_id) or a_replica(replica_id, incarnation=2) for replica_id in ALL]
+    return a_state(*members, job=a_job(round=Round(2, is_held=is_held, ordered_at=at(90))))
 
 
-def test_held_replica_runs_when_no_peer_is_down() -> None:
-    held = a_replica(CHIEF, ReplicaState.HELD, incarnation=2)
-    back = a_replica(WORKER_0, incarnation=2, vm_generation=2, lost_at=at(50))
-    new_vm = a_vm(WORKER_0, vm_generation=2, directive=RUN_2)
-    waiting = a_vm(CHIEF, directive=HOLD_2)
-    assert steps(a_state(held, back), *all_vms(waiting, new_vm)) == (Direct(waiting, RUN_2),)
+HELD_VMS = tuple(a_vm(replica_id, directive=HOLD_2) for replica_id in ALL)
+
+
+def test_members_of_a_held_round_are_held_and_run_when_it_begins() -> None:
+    assert steps(held(a_replica(CHIEF)), *all_vms(*HELD_VMS[1:])) == (Direct(a_vm(), HOLD_2),)
+    running = steps(held(is_held=False), *HELD_VMS)
+    assert running == tuple(Direct(vm, RUN_2) for vm in HELD_VMS)
+
+
+@pytest.mark.parametrize(
+    ("state", "vms", "expected"),
+    [
+        (held(), HELD_VMS, Readiness.READY),
+        (held(a_replica(CHIEF)), HELD_VMS, Readiness.AWAITED),
+        (held(), (*HELD_VMS, a_vm(CHIEF, zone="us-central1-b", vm_generation=0)), Readiness.AWAITED),
+        (held(), HELD_VMS[1:], Readiness.AWAITED),
+        (held(a_replica(CHIEF, ReplicaState.WAITING)), HELD_VMS[1:], Readiness.REPORTED),
+        (held(is_held=False), HELD_VMS, Readiness.NOT_HELD),
+        (a_state(), all_vms(), Readiness.NOT_HELD),
+    ],
+    ids=["ready", "not reported", "VM that was given up", "lost VM", "no VM", "running", "first round"],
+)
+def test_round_may_begin_when_all_members_are_ready_and_no_other_vm_is_left(
+    state: State, vms: tuple[Vm, ...], expected: Readiness
+) -> None:
+    assert plan(state, tuple(vms), NOW).readiness is expected
+
+
+def test_agent_of_an_earlier_release_counts_as_ready_when_it_must_have_stopped() -> None:
+    """It does not report while its round is held."""
+    state = held(a_replica(CHIEF, reports_held=False))
+    readiness = [plan(state, HELD_VMS, at(90 + seconds)).readiness for seconds in (29, 30)]
+    assert readiness == [Readiness.AWAITED, Readiness.READY]
+    assert plan(state, tuple(all_vms(*HELD_VMS[1:])), at(120)).readiness is Readiness.AWAITED, "it has no directive yet"
+
+
+def test_running_round_without_the_vm_of_a_member_is_reported_before_anything_else() -> None:
+    missing = a_replica(CHIEF, ReplicaState.REPLACING, vm_generation=2)
+    assert steps(held(missing, is_held=False), *HELD_VMS[1:]) == (ReportMissingMember(missing),)
+    first = a_state(a_replica(CHIEF, ReplicaState.WAITING))
+    assert not any(isinstance(step, ReportMissingMember) for step in steps(first, *all_vms()[1:]))
 
 
 # Losses
@@ -172,7 +218,7 @@ def test_running_vm_in_another_zone_than_the_gang_is_reported_lost() -> None:
 
 
 def test_vm_whose_agent_reports_nothing_is_reported_lost_after_the_startup_timeout() -> None:
-    state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(0), ordered_at=at(0)))
+    state = alone.a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, ordered_at=at(0)))
     vms = tuple(all_vms(a_vm(WORKER_0, directive=RUN_2, started_at=at(0))))
     assert plan(state, vms, at(STARTUP_TIMEOUT_S - 1)).is_done
     (step,) = plan(state, vms, at(STARTUP_TIMEOUT_S)).steps
@@ -188,13 +234,6 @@ def test_insert_that_created_vms_which_vanished_since_reports_them_lost() -> Non
     assert worker_create == workers
     assert isinstance(loss, ReportLoss)
     assert loss.replica.replica_id == CHIEF
-
-
-def test_completed_replica_that_a_restarted_primary_needs_is_reactivated() -> None:
-    chief = a_replica(CHIEF, incarnation=2, lost_at=at(50), ordered_at=at(50), ready_at=at(60))
-    worker = a_replica(WORKER_0, ReplicaState.COMPLETED, ordered_at=at(0), done_at=at(40))
-    vms = [a_vm(CHIEF, directive=RUN_2), a_vm(WORKER_1)]
-    assert steps(a_state(chief, worker), *vms) == (Reactivate(worker, vm_name("digits_1", WORKER_0)),)
 
 
 # Cloud TPU's queue

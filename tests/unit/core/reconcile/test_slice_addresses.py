@@ -9,8 +9,9 @@ import pytest
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import TaskGroup, Tpu
-from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.round import Round
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.plan import plan
@@ -107,40 +108,37 @@ def test_directive_with_addresses_is_written_once() -> None:
     assert steps(preparing(), FIRST, SECOND) == ()
 
 
-def test_restarting_slice_gets_the_addresses_again() -> None:
-    state = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2), job=job_of(TWO_SLICES))
+def in_round_2(*members: Replica, is_held: bool) -> State:
+    job = replace(job_of(TWO_SLICES), round=Round(2, is_held=is_held))
+    return a_state(*members, job=job)
+
+
+READY_2 = [a_replica(replica_id, incarnation=2) for replica_id in (WORKER_0, WORKER_1)]
+
+
+def test_slices_get_the_addresses_again_when_the_next_round_begins() -> None:
     run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, ADDRESS_1))
-    assert steps(state, FIRST, SECOND) == (Direct(FIRST, run),)
+    assert steps(in_round_2(*READY_2, is_held=False), FIRST, SECOND) == (Direct(FIRST, run), Direct(SECOND, run))
 
 
-def test_slices_are_held_until_a_replaced_slice_has_its_new_address() -> None:
-    """The loss of one of two slices, from the order of another one to the next incarnation of both."""
-    lost = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, vm_generation=2)
-    held = a_replica(WORKER_0, ReplicaState.HELD, incarnation=2)
-    state = a_state(held, lost, job=job_of(TWO_SLICES))
-    direct, create = steps(state, FIRST)
+def test_round_begins_with_the_address_of_a_replaced_slice() -> None:
+    """The loss of one of two slices, from the order of another one to the next round of both."""
+    lost = a_replica(WORKER_1, ReplicaState.REPLACING, vm_generation=2)
+    direct, create = steps(in_round_2(a_replica(WORKER_0), lost, is_held=True), FIRST)
     assert direct == Direct(FIRST, HOLD_2)
     assert isinstance(create, Create)
     assert (create.names, create.vm_generation, create.directive) == ((vm_name("digits_1", WORKER_1),), 2, HOLD_2)
     first = replace(FIRST, directive=HOLD_2)
     second = a_slice(WORKER_1, NEW_ADDRESS_1, vm_generation=2, directive=HOLD_2)
     run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, NEW_ADDRESS_1))
-    assert steps(state, first, second) == (Direct(second, run),), "worker 0 is held until worker 1 is back"
-    back = a_state(held, a_replica(WORKER_1, incarnation=2, vm_generation=2), job=job_of(TWO_SLICES))
-    assert steps(back, first, replace(second, directive=run)) == (Direct(first, run),)
-
-
-def test_address_of_a_replaced_slice_that_still_exists_is_not_used() -> None:
-    lost = a_replica(WORKER_1, ReplicaState.REPLACING, incarnation=2, vm_generation=2)
-    restarting = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
-    assert Direct(FIRST, HOLD_2) in steps(a_state(lost, restarting, job=job_of(TWO_SLICES)), FIRST, SECOND)
+    begun = in_round_2(READY_2[0], replace(READY_2[1], vm_generation=2), is_held=False)
+    assert steps(begun, first, second) == (Direct(first, run), Direct(second, run))
 
 
 def test_completed_slice_has_an_empty_address_and_is_not_awaited() -> None:
-    completed = a_replica(WORKER_1, ReplicaState.COMPLETED)
-    restarting = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2)
+    completed = a_replica(WORKER_1, ReplicaState.COMPLETED, incarnation=2)
     run = Directive(1, 2, DirectiveAction.RUN, (ADDRESS_0, ""))
-    assert steps(a_state(completed, restarting, job=job_of(TWO_SLICES)), FIRST) == (Direct(FIRST, run),)
+    assert steps(in_round_2(READY_2[0], completed, is_held=False), FIRST) == (Direct(FIRST, run),)
 
 
 def test_startup_timeout_counts_from_the_start_of_the_last_slice() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_replica, a_state
 from tests.support.world import World
 from trainmaster.core.decisions import Rule
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated
@@ -15,14 +15,15 @@ from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule,
 from trainmaster.core.model.job import JobState, Placement, State
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.reporting.explain import concerns, differences, next_steps, rules_passed_over
+from trainmaster.core.model.round import Round
+from trainmaster.core.reporting.explain import concerns, differences, next_steps, rules_passed_over, shown_entries
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.core.rules.judge import judge
 
 
 def a_world() -> World:
     """Return a world in which worker 0 exits with 1 and restarts, and the job succeeds."""
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     world.exit_program(WORKER_0, 1)
     world.deliver()
@@ -37,11 +38,9 @@ def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
     assert entry.decision.rule is Rule.RESTART
     assert [rule for rule, _ in rules_passed_over(entry)] == [
         Rule.PRIMARY_DONE,
-        Rule.REPLICA_DONE,
         Rule.VM_LOST,
         Rule.VM_LOST,
         Rule.INTERNAL,
-        Rule.COLLATERAL,
         Rule.RETRIES_DISABLED,
         Rule.STALLED,
         Rule.PERMANENT,
@@ -63,10 +62,15 @@ def test_entries_that_concern_a_replica_are_its_own_and_the_jobs() -> None:
 
 
 def test_next_steps_name_what_each_replica_waits_for() -> None:
-    held, down = a_replica(CHIEF, ReplicaState.HELD), a_replica(WORKER_0, ReplicaState.REPLACING, lost_at=at(1))
-    assert next_steps(a_job(), a_state(held, down).replicas) == (
+    down = a_replica(WORKER_0, ReplicaState.REPLACING)
+    held = a_job(round=Round(2, is_held=True))
+    ready = [a_replica(replica_id, incarnation=2) for replica_id in (CHIEF, WORKER_1)]
+    assert next_steps(held, a_state(down, *ready).replicas) == (
         "worker 0 waits for another VM of the same name.",
-        "chief 0 waits for worker 0.",
+        "Round 2 begins when every member is ready. It waits for worker 0.",
+    )
+    assert next_steps(held, a_state(a_replica(WORKER_0, incarnation=2), *ready).replicas) == (
+        "Every member is ready: round 2 begins.",
     )
     assert next_steps(a_job(), a_state().replicas) == ("Every replica runs.",)
     assert next_steps(a_job(JobState.FAILED), a_state(down).replicas) == ()
@@ -102,7 +106,7 @@ def test_next_step_of_a_queued_job_is_its_admission() -> None:
 def test_next_steps_distinguish_missing_quota_from_missing_capacity(
     kind: CapacityErrorKind, message: str, problem: str
 ) -> None:
-    world = World()
+    world = World(is_independent=True)
     world.submit()
     world.deliver()
     event = VmsNotCreated("digits_1", 1, "us-central1-a", 0, kind, "CODE", message, world.now)
@@ -131,3 +135,21 @@ def test_fold_of_a_complete_ledger_is_the_stored_state() -> None:
     assert stored is not None
     assert fold(world.ledger) == stored.state
     assert fold([entry for entry in world.ledger if entry.key != "1-worker-0-1-vm-1-exit"][:-2]) != stored.state
+
+
+def test_each_round_has_one_sentence_and_all_ends_on_request() -> None:
+    world = World()
+    world.start_running()
+    world.exit_program(WORKER_0, error={"type": "ValueError", "message": "bad", "frame": "a.py:1 in f"})
+    stopped = [entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=False)][-1]
+    assert stopped.startswith("worker 0 exited with status 1 (ValueError): round 1 ends")
+    world.deliver()
+    shown = [entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=False)]
+    verdict = (
+        "Round 1 ended: worker 0 failed first: ValueError: bad (a.py:1 in f). "
+        "Restart 1 of 5 of worker 0, in the same VM."
+    )
+    assert [text for text in shown if "ound 1" in text or "round 2" in text] == [verdict]
+    everything = [entry.decision.text for entry, _ in shown_entries(world.ledger, None, everything=True)]
+    assert sum("is ready for round 2" in text for text in everything) == 3
+    assert any("Before, it exited with status 1 (ValueError)." in text for text in everything)

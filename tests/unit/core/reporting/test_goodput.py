@@ -18,7 +18,7 @@ from trainmaster.presentation.ml_units import usage
 
 def a_job_with_faults() -> World:
     """Run a job that loses programs and a VM on the way, and succeeds."""
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     world.wait(100)
     world.kill(WORKER_0)
@@ -104,15 +104,15 @@ def test_machine_time_of_a_job_with_faults_sums_to_its_usage() -> None:
 
 
 def test_machine_time_of_a_running_job_sums_to_its_usage_so_far() -> None:
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     world.wait(600)
     assert round(world_goodput(world).counted_s / 3600, 2) == usage(world.job, world.now).machine_hours
 
 
 def test_machine_time_of_each_attempt_is_listed() -> None:
-    world = World()
-    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}})
+    world = World(is_independent=True)
+    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True, "independentReplicas": True}})
     world.deliver()
     world.report_all_ready()
     world.wait(100)
@@ -135,7 +135,7 @@ def test_machine_time_by_phase_names_restarts_replacements_and_completion() -> N
 
 
 def test_lost_work_is_at_most_the_time_of_incarnations_that_did_not_end_well() -> None:
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     assert world.job.started_at is not None
     world.wait(99)
@@ -153,7 +153,7 @@ def test_lost_work_is_at_most_the_time_of_incarnations_that_did_not_end_well() -
 
 
 def test_work_of_a_job_without_faults_is_not_lost() -> None:
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     world.wait(100)
     result = world_goodput(world)

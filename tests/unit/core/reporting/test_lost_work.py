@@ -101,7 +101,7 @@ def test_only_markers_of_complete_saves_are_checkpoints_where_a_library_writes_t
 
 
 def test_preemption_forty_seconds_after_a_checkpoint_loses_forty_seconds() -> None:
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     world.wait(300)
     checkpoint_s = (world.now - START).total_seconds()
@@ -117,7 +117,7 @@ def test_preemption_forty_seconds_after_a_checkpoint_loses_forty_seconds() -> No
 
 def test_loss_of_a_gang_loses_the_time_of_each_machine() -> None:
     """Both peers of the preempted worker fail with it, one and two seconds later."""
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     world.wait(300)
     checkpoint_s = (world.now - START).total_seconds()
@@ -134,7 +134,7 @@ def test_loss_of_a_gang_loses_the_time_of_each_machine() -> None:
 
 
 def test_work_of_a_completed_replica_is_not_lost() -> None:
-    world = World()
+    world = World(is_independent=True)
     world.start_running()
     world.wait(100)
     world.exit_program(WORKER_0, 0)

@@ -16,7 +16,7 @@ MACHINES = (CHIEF, WORKER_0, WORKER_1)
 
 
 def submitted() -> World:
-    world = World()
+    world = World(is_independent=True)
     world.submit()
     world.deliver()
     return world
@@ -84,8 +84,8 @@ def test_replacement_is_split_and_restart_is_not() -> None:
 
 
 def test_rerun_in_the_same_vm_has_a_setup_and_no_search() -> None:
-    world = World()
-    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}})
+    world = World(is_independent=True)
+    world.submit({**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True, "independentReplicas": True}})
     world.deliver()
     for replica_id in MACHINES:
         report_ready(world, replica_id, agent_started_s=0)
@@ -122,8 +122,8 @@ def test_split_phases_follow_each_other_without_a_gap() -> None:
 
 
 def test_span_of_a_spot_vm_is_marked_until_the_replica_gets_one_on_demand() -> None:
-    world = World()
-    world.submit({**a_spec(), "trainmaster": {"spot": {"use": "all", "onDemandAfter": 1}}})
+    world = World(is_independent=True)
+    world.submit({**a_spec(), "trainmaster": {"spot": {"use": "all", "onDemandAfter": 1}, "independentReplicas": True}})
     world.deliver()
     world.report_all_ready()
     world.send("maintenance", WORKER_1, cause="preemption")

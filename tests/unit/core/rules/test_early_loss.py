@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from tests.support.alone import a_job, a_plan, a_state
 from tests.support.decisions import summarize
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost, ready
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost, ready
 from trainmaster.core.actions import FailJob, MarkReady, ReplaceVm
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost, VmReady
@@ -126,7 +127,7 @@ def test_losses_in_a_row_end_the_job_after_hours_with_the_cause() -> None:
     assert decisions[-1] == "5 fail_job vms_lost_early"
     assert state.job.error_message == (
         "Internal error occurred for the current attempt: worker 0 lost 30 VMs in a row before their agents "
-        "reported, or soon after; tm-digits-1-dddfa8ed8c1d9bae-worker-0 was preempted"
+        "reported, or soon after; the VM of worker 0 was preempted"
     )
     assert sum(pauses, timedelta()) >= timedelta(hours=6)
     assert max(pauses) <= RETRY_MAX
@@ -148,7 +149,6 @@ def test_loss_of_a_vm_soon_after_its_report_is_an_early_loss() -> None:
     decision, state = lose_after_report(state, at(1000), SOON)
     assert (decision, worker(state).early_losses) == ("4 replace_vm vms_lost_early", 2)
     assert state.job.placement.next_at == at(1000) + SOON + RETRY_MIN
-    assert worker(state).past[-1].started_at == at(1000), "peers' exits since then are collateral"
 
 
 @pytest.mark.parametrize("losses", [1, EARLY_LOSSES_PER_ZONE - 1])
@@ -233,7 +233,7 @@ def test_silent_agent_neither_counts_nor_ends_the_series() -> None:
 
 def test_report_that_an_earlier_release_recorded_ends_the_series() -> None:
     state = lose(nothing_up(), at(100))[1]
-    recorded = Decision(Rule.LIFECYCLE, Reason.READY, "", MarkReady("1-worker-0", "1001", at(200)))
+    recorded = Decision(Rule.LIFECYCLE, Reason.READY, "", MarkReady("1-worker-0", "1001"))
     state = apply(state, evolve(state, recorded, at(200)))
     assert worker(state).early_losses == 0
     assert worker(lose(state, at(210))[1]).early_losses == 0

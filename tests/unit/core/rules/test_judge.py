@@ -7,8 +7,9 @@ from typing import Final, get_args
 
 import pytest
 
+from tests.support.alone import a_job, a_state
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.jobs import CHIEF, WORKER_0, a_job, a_replica, a_state, at, exited, ready
+from tests.support.jobs import CHIEF, WORKER_0, a_replica, at, exited, ready
 from trainmaster.core.actions import CancelJob, Ignore
 from trainmaster.core.events import (
     AllReady,
@@ -35,7 +36,7 @@ DELETED = a_state(job=a_job(JobState.FAILED, deleted_at=NOW))
 RELABELLED = a_state(job=a_job(labels_version=2))
 ATTEMPT_2 = a_state(job=a_job(attempt=2))
 WORKER_0_WAITING = a_state(a_replica(WORKER_0, ReplicaState.WAITING))
-WORKER_0_RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
+WORKER_0_RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
 WORKER_0_REPLACED = a_state(a_replica(WORKER_0, incarnation=2, vm_generation=2))
 WORKER_0_COMPLETED = a_state(a_replica(WORKER_0, ReplicaState.COMPLETED))
 SAME_JOB = JobSubmitted(a_job(), NOW)

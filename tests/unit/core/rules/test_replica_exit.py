@@ -1,27 +1,15 @@
-"""Rules 2, 3 and 6 to 10: exits of replicas."""
+"""Rules 2, 3, 6 and 8 to 10: exits of replicas that are judged alone."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Final
 
 import pytest
 
-from tests.support.decisions import Case, action_of, check_case, summarize
-from tests.support.jobs import (
-    CHIEF,
-    WORKER_0,
-    WORKER_1,
-    a_charged_exit,
-    a_job,
-    a_plan,
-    a_replica,
-    a_state,
-    at,
-    exited,
-    lost,
-)
+from tests.support.alone import a_job, a_plan, a_state
+from tests.support.decisions import Case, action_of, check_case
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost
 from trainmaster.core.actions import Budget, FailJob, RerunJob, RestartReplica
 from trainmaster.core.events import ExitCause, ProgramError, ReplicaExited
 from trainmaster.core.evolve import evolve
@@ -31,7 +19,6 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.timeouts import LOSS_REPORT_DELAY_MAX
 
 NOW = at(100)
 OWN = "trainer/task.py:41 in main"
@@ -49,7 +36,7 @@ RENDEZVOUS_LOSS = ProgramError(
     "c10d_rendezvous_backend.py:118 in _call_store",
 )
 
-BUG_SIGNATURE = f"ValueError: bad shape at {OWN}"
+BUG_SIGNATURE = f"1, ValueError: bad shape at {OWN}"
 TRANSIENT_FAILURES = (
     replace(BUG, type="google.api_core.exceptions.ServiceUnavailable", message="503 try again"),
     replace(BUG, type="google.api_core.exceptions.TooManyRequests", message="quota"),
@@ -77,25 +64,8 @@ RERUNS_USED_3 = a_job(budgets=Budgets(reruns_used=3))
 RESTARTS_USED_5 = a_state(a_replica(WORKER_0, incarnation=6, restarts_used=5))
 WAITING = a_state(a_replica(WORKER_0, ReplicaState.WAITING))
 
-# States in which worker 0 was lost
-DOWN = a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50), past=(a_charged_exit(50),))
-BACK = a_replica(WORKER_0, incarnation=2, lost_at=at(50), ready_at=at(51), past=(a_charged_exit(50, back_at=at(51)),))
-PEER_RESTARTING = a_state(DOWN)
-PEER_REPLACING = a_state(replace(DOWN, state=ReplicaState.REPLACING, vm_generation=2))
-PEER_BACK = a_state(BACK)
-PEER_HELD = a_state(a_replica(WORKER_0, ReplicaState.HELD, incarnation=2))
-CHIEF_RESTARTED_SINCE = a_state(BACK, a_replica(CHIEF, incarnation=2, started_at=at(60)))
-CHIEF_ORDERED_SINCE = a_state(BACK, a_replica(CHIEF, ReplicaState.HELD, incarnation=2, ordered_at=at(55)))
-
 EXIT_1 = exited(WORKER_0, 1)
-CHIEF_EXIT_1 = exited(CHIEF, 1)
-CHIEF_SECOND_EXIT = exited(CHIEF, 1, incarnation=2)
 OUT_OF_MEMORY = exited(WORKER_0, signal=9, out_of_memory=True)
-
-
-def peer_failed_with(error: ProgramError) -> State:
-    """Worker 0 restarts after an exit with this error."""
-    return a_state(replace(DOWN, past=(a_charged_exit(50, signature=error.signature),)))
 
 
 def second_exit(
@@ -129,7 +99,6 @@ REPEATED = "8 fail_job same_failure_again"
 COMMON_ERROR = "8 fail_job common_error"
 INSTALL_FAILED = "8 fail_job install_failed"
 CRASHED = "9 rerun_job crash_signal"
-PEER_DOWN = "7 hold_replica peer_down"
 
 CASES: Final[dict[str, Case]] = {
     # Rules 2 and 3
@@ -138,20 +107,6 @@ CASES: Final[dict[str, Case]] = {
     "worker exits 0": (RUNNING, exited(WORKER_0, 0), "3 record_completion exited_zero"),
     # Rule 6
     "failure without retries": (NO_RETRIES, EXIT_1, "6 fail_job retries_disabled"),
-    # Rule 7
-    "failure while a peer restarts": (PEER_RESTARTING, exited(CHIEF, 1, error=TENSORFLOW_PEER_LOSS), PEER_DOWN),
-    "failure while a peer's VM is replaced": (PEER_REPLACING, CHIEF_EXIT_1, PEER_DOWN),
-    "failure after a peer is back": (PEER_BACK, CHIEF_EXIT_1, "7 hold_replica peer_lost_meanwhile"),
-    "second failure after one loss": (CHIEF_RESTARTED_SINCE, CHIEF_SECOND_EXIT, RESTARTED),
-    "second failure after one loss, not ready yet": (CHIEF_ORDERED_SINCE, CHIEF_SECOND_EXIT, RESTARTED),
-    "failure while a peer is held": (PEER_HELD, CHIEF_EXIT_1, RESTARTED),
-    "same bug as a peer": (peer_failed_with(BUG), exited(CHIEF, 1, error=BUG), RESTARTED),
-    "same lost connection as a peer": (
-        peer_failed_with(GLOO_PEER_LOSS),
-        exited(CHIEF, 1, error=GLOO_PEER_LOSS),
-        PEER_DOWN,
-    ),
-    "out of memory while a peer is down": (PEER_RESTARTING, exited(CHIEF, signal=9, out_of_memory=True), PEER_DOWN),
     # Rule 8
     "out of memory": (RUNNING, OUT_OF_MEMORY, "8 fail_job out_of_memory"),
     "usage error": (RUNNING, exited(WORKER_0, 2), COMMON_ERROR),
@@ -195,7 +150,7 @@ CASES: Final[dict[str, Case]] = {
     "same failure as one after the program trained for a while": (*second_exit(BUG, BUG, first_ran_s=600), RESTARTED),
     "same failure of programs that ran for an unknown time": (*second_exit(BUG, BUG, second_ran_s=None), RESTARTED),
     "same failure as two incarnations before": (
-        a_state(a_replica(WORKER_0, incarnation=3, past=(a_charged_exit(bug=BUG_SIGNATURE, back_at=at(60)),))),
+        a_state(a_replica(WORKER_0, incarnation=3)),
         exited(WORKER_0, 1, error=BUG, incarnation=3, ran_s=5),
         RESTARTED,
     ),
@@ -218,25 +173,13 @@ CASES: Final[dict[str, Case]] = {
         exited(WORKER_0, 2, error=TENSORFLOW_PEER_LOSS),
         COMMON_ERROR,
     ),
-    "exit that reports a lost peer of a single replica with the preset service": (
-        replace(SERVICE, job=replace(SERVICE.job, plan=a_plan(0, exit_policy=ExitPolicy(Preset.SERVICE)))),
-        exited(CHIEF, 1, error=TENSORFLOW_PEER_LOSS),
-        COMMON_ERROR,
-    ),
     "exit that reports a lost peer without retries": (
         NO_RETRIES,
         exited(WORKER_0, 1, error=TENSORFLOW_PEER_LOSS),
-        RESTARTED,
+        "6 fail_job retries_disabled",
     ),
-    "abort without retries": (NO_RETRIES, exited(WORKER_0, signal=6), CRASHED),
-    "sixth exit that reports a lost peer without retries": (
-        replace(RESTARTS_USED_5, job=NO_RETRIES.job),
-        exited(WORKER_0, 1, error=TENSORFLOW_PEER_LOSS, incarnation=6),
-        "6 ignore cause_not_known_yet",
-    ),
-    "collateral exit without retries": (replace(PEER_RESTARTING, job=NO_RETRIES.job), CHIEF_EXIT_1, PEER_DOWN),
+    "abort without retries": (NO_RETRIES, exited(WORKER_0, signal=6), "6 fail_job retries_disabled"),
     "crash with the preset service": (SERVICE, exited(WORKER_0, 134), CRASHED),
-    "collateral exit with the preset service": (replace(PEER_RESTARTING, job=SERVICE.job), CHIEF_EXIT_1, PEER_DOWN),
     "out of memory with the preset restart": (with_policy(Preset.RESTART), OUT_OF_MEMORY, RESTARTED),
     "user rule: permanent": (with_rule(64, 80, ExitAction.FAIL), exited(WORKER_0, 70), "8 fail_job exit_policy"),
     "user rule: rerun": (with_rule(3, 3, ExitAction.RERUN), exited(WORKER_0, 3), "9 rerun_job exit_policy"),
@@ -253,12 +196,7 @@ CASES: Final[dict[str, Case]] = {
     "exit code of SIGABRT": (RUNNING, exited(WORKER_0, 134), CRASHED),
     "exit code of SIGSEGV": (RUNNING, exited(WORKER_0, 139), CRASHED),
     "fourth crash": (a_state(job=RERUNS_USED_3), exited(WORKER_0, signal=11), "9 fail_job reruns_spent"),
-    "fourth abort": (a_state(job=RERUNS_USED_3), exited(WORKER_0, signal=6), "9 ignore cause_not_known_yet"),
-    "fourth abort of a single replica": (
-        a_state(job=replace(RERUNS_USED_3, plan=a_plan(0))),
-        exited(CHIEF, signal=6),
-        "9 fail_job reruns_spent",
-    ),
+    "fourth abort": (a_state(job=RERUNS_USED_3), exited(WORKER_0, signal=6), "9 fail_job reruns_spent"),
     # Rule 10
     "SIGKILL": (RUNNING, exited(WORKER_0, signal=9), RESTARTED),
     "exit 1": (RUNNING, exited(CHIEF, 1, error=BUG), RESTARTED),
@@ -282,27 +220,8 @@ def test_judge_decides_about_an_exit(case: Case) -> None:
     check_case(case, NOW)
 
 
-@pytest.mark.parametrize(
-    ("exited_before", "expected"),
-    [
-        (timedelta(), "9 ignore cause_not_known_yet"),
-        (LOSS_REPORT_DELAY_MAX - timedelta(milliseconds=1), "9 ignore cause_not_known_yet"),
-        (LOSS_REPORT_DELAY_MAX, "9 fail_job reruns_spent"),
-        (-LOSS_REPORT_DELAY_MAX, "9 fail_job reruns_spent"),  # by the clock of a VM that is wrong
-    ],
-)
-def test_exit_that_ends_the_job_is_postponed_while_a_loss_that_explains_it_may_be_reported(
-    exited_before: timedelta, expected: str
-) -> None:
-    abort = replace(exited(WORKER_0, signal=6), at=NOW - exited_before)
-    decision = judge(a_state(job=RERUNS_USED_3), abort, NOW)
-    assert summarize(decision) == expected
-    assert decision.is_provisional is decision.is_postponed is expected.startswith("9 ignore")
-
-
 def test_error_message_of_a_failed_job_has_the_services_words_and_the_traceback() -> None:
-    past = (a_charged_exit(signature=BUG.signature, bug=BUG_SIGNATURE, back_at=at(60)),)
-    state = a_state(a_replica(WORKER_1, incarnation=2, past=past))
+    state = a_state(a_replica(WORKER_1, incarnation=2, bug=BUG_SIGNATURE))
     tail = "Traceback (most recent call last):\n  File trainer/task.py\nValueError: bad shape"
     decision = judge(state, exited(WORKER_1, 1, error=BUG, tail=tail, incarnation=2, ran_s=5), NOW)
     message = action_of(decision, FailJob).message
@@ -375,7 +294,9 @@ def test_message_of_the_third_quick_failure_suggests_a_bug(error: ProgramError |
 def after_failure(state: State, incarnation: int, *, ran_s: float, signal: int | None = None) -> tuple[State, int]:
     """Return the state after worker 0's program failed and was ordered again, and the pause before its next start."""
     status = None if signal else 1
+    (worker,) = (replica for replica in state.replicas if replica.replica_id == WORKER_0)
     event = exited(WORKER_0, status, signal=signal, incarnation=incarnation, attempt=state.job.attempt, ran_s=ran_s)
+    event = replace(event, subject=replace(event.subject, vm_generation=worker.vm_generation))
     change = evolve(state, judge(state, event, NOW), NOW)
     job = change.job or state.job
     changed = {replica.key: replica for replica in change.replicas}

@@ -8,13 +8,14 @@ from itertools import permutations
 import pytest
 
 from tests.support.jobs import a_job, a_plan, at, exited, ready
-from trainmaster.core.decisions import Reason, Rule
+from trainmaster.core.decisions import Reason
 from trainmaster.core.events import Event
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.round import Round
 from trainmaster.core.rules.judge import judge
 
 SLICE = ReplicaId(TaskType.CHIEF, 0)
@@ -57,19 +58,22 @@ def test_slice_completes_when_the_last_host_exits_0(order: tuple[int, ...]) -> N
     assert after(partly_done, done[-1]).job.state is JobState.SUCCEEDED
 
 
-def test_failures_of_several_hosts_restart_the_slice_and_are_charged_once() -> None:
-    state = a_slice(state=ReplicaState.RUNNING)
+def test_first_failure_of_a_host_stops_the_round_and_the_others_are_only_read() -> None:
     failed = [of_host(host, exited(SLICE, 1)) for host in (2, 0, 3)]
-    (replica,) = after(state, of_host(1, exited(SLICE, 0)), *failed).replicas
-    assert (replica.state, replica.incarnation, replica.restarts_used) == (ReplicaState.RESTARTING, 2, 1)
-    assert replica.hosts_done == ()
+    state = after(a_slice(state=ReplicaState.RUNNING), of_host(1, exited(SLICE, 0)), failed[0])
+    assert state.job.round == Round(2, is_held=True, ordered_at=at(60), stopped_by=SLICE)
+    for late in (*failed[1:], of_host(0, ready(SLICE))):
+        decision = judge(state, late, at(60))
+        assert (decision.reason, decision.is_provisional) == (Reason.ROUND_ENDED, True)
 
 
-def test_report_of_a_host_about_an_older_incarnation_is_ignored() -> None:
-    state = a_slice(state=ReplicaState.RESTARTING, incarnation=2)
-    for event in (of_host(0, exited(SLICE, 0)), of_host(0, ready(SLICE)), of_host(0, exited(SLICE, 1))):
-        decision = judge(state, event, at(60))
-        assert (decision.rule, decision.reason) == (Rule.STALE, Reason.OLD_INCARNATION)
+def test_slice_is_ready_for_the_next_round_when_all_its_hosts_are() -> None:
+    stopped = after(a_slice(state=ReplicaState.RUNNING), of_host(1, exited(SLICE, 0)), of_host(2, exited(SLICE, 1)))
+    reports = [of_host(host, ready(SLICE, 2)) for host in range(HOSTS)]
+    waiting = after(stopped, *reports[:-1])
+    (replica,) = waiting.replicas
+    assert (replica.state, replica.ready_for, replica.hosts_done) == (ReplicaState.RESTARTING, None, ())
+    assert after(waiting, reports[-1]).replicas[0].ready_for == "1-2"
 
 
 def test_exits_0_have_a_key_per_host_and_failures_one_key_per_slice() -> None:
@@ -78,9 +82,8 @@ def test_exits_0_have_a_key_per_host_and_failures_one_key_per_slice() -> None:
     assert of_host(0, ready(SLICE)).key != of_host(1, ready(SLICE)).key
 
 
-def test_host_that_exited_0_runs_again_in_the_next_incarnation() -> None:
-    done = of_host(0, exited(SLICE, 0))
-    again = after(a_slice(state=ReplicaState.RUNNING), done, of_host(1, exited(SLICE, 1)))
-    twice = [of_host(host, exited(SLICE, 0, incarnation=2)) for host in range(HOSTS)]
-    assert after(again, *twice[1:]).job.state is JobState.RUNNING
-    assert after(again, *twice).job.state is JobState.SUCCEEDED
+def test_last_host_that_exits_0_completes_the_job_after_another_member_stopped_the_round() -> None:
+    done = [of_host(host, exited(SLICE, 0)) for host in range(HOSTS)]
+    state = after(a_slice(state=ReplicaState.RUNNING), *done[:-1])
+    held = replace(state, job=replace(state.job, round=Round(2, is_held=True)))
+    assert after(held, done[-1]).job.state is JobState.SUCCEEDED

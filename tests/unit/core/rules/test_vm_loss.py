@@ -7,21 +7,9 @@ from typing import Final
 
 import pytest
 
+from tests.support.alone import a_job, a_plan, a_state
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.jobs import (
-    CHIEF,
-    WORKER_0,
-    WORKER_1,
-    a_charged_exit,
-    a_job,
-    a_lost_vm,
-    a_plan,
-    a_replica,
-    a_state,
-    at,
-    exited,
-    lost,
-)
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost
 from trainmaster.core.actions import Budget, FailJob, MarkReady, ReplaceVm, RerunJob, RestartReplica
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import ExitCause
@@ -40,7 +28,7 @@ RERUN_ON_RESTART = a_job(plan=a_plan(restart_job_on_worker_restart=True))
 INTERNAL_USED_1 = a_state(job=a_job(budgets=Budgets(internal_used=1)))
 INTERNAL_USED_2 = a_state(job=a_job(budgets=Budgets(internal_used=2)))
 WAITING = a_replica(WORKER_0, ReplicaState.WAITING)
-RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2, lost_at=at(50)))
+RESTARTING = a_state(a_replica(WORKER_0, ReplicaState.RESTARTING, incarnation=2))
 COMPLETED = a_state(a_replica(WORKER_0, ReplicaState.COMPLETED))
 REPLACED_AND_RUNNING = a_state(a_replica(WORKER_0, vm_generation=2, incarnation=2))
 REPLACED_ONCE = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, replaced=1)
@@ -106,35 +94,35 @@ def test_judge_decides_about_a_lost_vm_or_an_internal_error(case: Case) -> None:
     check_case(case, NOW)
 
 
-def after_reboot(state: State, incarnation: int, seconds: float) -> State:
-    """Return the state after a reboot, which must restart the replica."""
-    event = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation, seconds=seconds)
-    decision = judge(state, event, at(seconds))
-    assert isinstance(decision.action, RestartReplica), decision
-    return apply(state, evolve(state, decision, at(seconds)))
+def after_reboot(state: State) -> State:
+    """Return the state after worker 0's VM rebooted."""
+    (worker,) = (replica for replica in state.replicas if replica.replica_id == WORKER_0)
+    event = exited(
+        WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=worker.incarnation, vm_generation=worker.vm_generation
+    )
+    return apply(state, evolve(state, judge(state, event, NOW), NOW))
 
 
-def restarts_used(state: State) -> int:
-    return next(replica.restarts_used for replica in state.replicas if replica.replica_id == WORKER_0)
+def test_every_second_reboot_of_a_vm_is_charged_and_replaces_the_vm() -> None:
+    state, seen = a_state(), []
+    for _ in range(4):
+        state = after_reboot(state)
+        (worker,) = (replica for replica in state.replicas if replica.replica_id == WORKER_0)
+        seen.append((worker.restarts_used, worker.vm_generation, worker.reboots))
+    assert seen == [(0, 1, 1), (1, 2, 0), (1, 2, 1), (2, 3, 0)]
 
 
-def test_reboots_in_quick_succession_are_charged_and_end_the_job() -> None:
-    state, incarnation = after_reboot(a_state(), 1, 100), 2
-    assert restarts_used(state) == 0, "the first reboot is free"
-    for reboots in range(1, 6):
-        state, incarnation = after_reboot(state, incarnation, 100 + 60 * reboots), incarnation + 1
-        assert restarts_used(state) == reboots
-    last = exited(WORKER_0, cause=ExitCause.VM_RESTARTED, incarnation=incarnation, seconds=500)
-    assert isinstance(judge(state, last, at(500)).action, RerunJob)
-    spent = replace(state, job=replace(state.job, budgets=Budgets(reruns_used=3)))
-    action = action_of(judge(spent, last, at(500)), FailJob)
+def test_reboots_end_the_job_when_its_budgets_are_spent() -> None:
+    worker = a_replica(WORKER_0, reboots=1, restarts_used=5)
+    assert action_of(judge(a_state(worker), REBOOTED, NOW), RerunJob).lost == worker.key
+    spent = a_state(worker, job=a_job(budgets=Budgets(reruns_used=3)))
+    action = action_of(judge(spent, REBOOTED, NOW), FailJob)
     assert action.message == "The replica worker 0 was interrupted by reboots of its VM."
 
 
-@pytest.mark.parametrize(("seconds", "charged"), [(3599, 1), (3600, 0)])
-def test_reboots_an_hour_apart_are_free(seconds: int, charged: int) -> None:
-    state = after_reboot(after_reboot(a_state(), 1, 100), 2, 100 + seconds)
-    assert restarts_used(state) == charged
+def test_second_internal_retry_is_on_another_vm() -> None:
+    retries = [action_of(judge(state, SETUP_FAILED, NOW), RerunJob) for state in (RUNNING, INTERNAL_USED_1)]
+    assert [retry.lost for retry in retries] == [None, f"1-{WORKER_0}"]
 
 
 def after(state: State, action: ReplaceVm | MarkReady | RestartReplica) -> Replica:
@@ -142,10 +130,10 @@ def after(state: State, action: ReplaceVm | MarkReady | RestartReplica) -> Repli
 
 
 def test_startup_timeouts_are_counted_until_the_agent_reports() -> None:
-    timed_out = after(RESTARTING, ReplaceVm("1-worker-0", a_lost_vm(), is_startup_timeout=True))
+    timed_out = after(RESTARTING, ReplaceVm("1-worker-0", is_startup_timeout=True))
     assert timed_out.startup_timeouts == 1
     again = a_state(timed_out)
-    assert after(again, ReplaceVm("1-worker-0", a_lost_vm())).startup_timeouts == 1, "the agent has not reported"
-    assert after(again, MarkReady("1-worker-0", "1", NOW)).startup_timeouts == 0
-    exit_reported = RestartReplica("1-worker-0", a_charged_exit(number=3), Budget.RESTARTS, "1")
+    assert after(again, ReplaceVm("1-worker-0")).startup_timeouts == 1, "the agent has not reported"
+    assert after(again, MarkReady("1-worker-0", "1")).startup_timeouts == 0
+    exit_reported = RestartReplica("1-worker-0", Budget.RESTARTS, "1")
     assert after(again, exit_reported).startup_timeouts == 0

@@ -1,0 +1,74 @@
+"""Members: the replicas of a synchronous job that run in rounds. All other replicas are judged each alone.
+
+A member's `incarnation` is the round that it was last ready for; no document of a member is written when a round ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
+
+
+def is_member(plan: Plan, replica_id: ReplicaId) -> bool:
+    """Whether the replica runs in rounds."""
+    return replica_id.is_in_cluster and plan.is_synchronous
+
+
+def is_held(job: Job, replica_id: ReplicaId) -> bool:
+    """Whether the replica is a member, and its round waits for all members."""
+    return job.round.is_held and is_member(job.plan, replica_id)
+
+
+def current_incarnation(job: Job, replica: Replica) -> int:
+    """Return the incarnation that is ordered: for a member the number of the round."""
+    has_round = is_member(job.plan, replica.replica_id) and job.round.number != STORED_BEFORE_ROUNDS
+    return job.round.number if has_round else replica.incarnation
+
+
+def is_ready(job: Job, replica: Replica) -> bool:
+    """Whether the replica has reported that it is ready for the incarnation that is ordered."""
+    return replica.state is ReplicaState.RUNNING and replica.incarnation == current_incarnation(job, replica)
+
+
+def members(state: State) -> tuple[Replica, ...]:
+    """Return the loaded members; empty if the job is not synchronous."""
+    if not state.job.plan.is_synchronous:
+        return ()
+    return tuple(replica for replica in state.replicas if replica.replica_id.is_in_cluster)
+
+
+def recall(state: State) -> State:
+    """Return the state with the members that completed in an earlier round recalled: they wait for another VM.
+
+    The others may wait for them. Stores and `core.evolve` return states in this form, so that the end of a round writes
+    no document of a completed member.
+    """
+    if not any(_is_recalled(state.job, replica) for replica in state.replicas):
+        return state
+    recalled = (_recalled(state.job, replica) for replica in state.replicas)
+    return replace(state, replicas=tuple(recalled))
+
+
+def _is_recalled(job: Job, replica: Replica) -> bool:
+    is_old = replica.attempt == job.attempt and replica.incarnation != current_incarnation(job, replica)
+    return is_old and replica.state is ReplicaState.COMPLETED
+
+
+def _recalled(job: Job, replica: Replica) -> Replica:
+    if not _is_recalled(job, replica):
+        return replica
+    return replace(
+        replica,
+        state=ReplicaState.WAITING,
+        vm_generation=replica.vm_generation + 1,
+        instance_id=None,
+        host_vms=(),
+        vm_since=None,
+        ordered_at=job.round.ordered_at,
+        done_at=None,
+    )

@@ -1,0 +1,44 @@
+"""Rounds: the members of a synchronous job stop and start as a whole.
+
+    running ──► a member fails, or loses its VM ──► held: every member stops, and reports that it is ready
+       ▲                                                                                    │
+       └────────────────────── all are ready: one verdict on the round that ended ──────────┘
+
+A round is the incarnation of all members: directives and events carry its number. It begins with 1 in each attempt.
+The first round of a job is not held: its members start as their VMs come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from trainmaster.core.model.replica_id import ReplicaId
+
+STORED_BEFORE_ROUNDS: Final = 1_000_000
+"""Number of the round in which a job of an earlier release runs. Its members keep incarnations of their own until the
+round ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The current round of a synchronous job. Jobs of any other kind keep the default."""
+
+    number: int = 1
+    """Number of the round within the attempt."""
+    is_held: bool = False
+    """Whether its members wait until all of them are ready."""
+    began_at: datetime | None = None
+    """When this round began or, while it is held, the one before it. None: with the job."""
+    ordered_at: datetime | None = None
+    """When the round before it ended."""
+    stopped_by: ReplicaId | None = None
+    """Member whose end, or whose VM's loss, ended the round before it."""
+    quick_failures: int = 0
+    """Rounds in a row, over all attempts, that a failure soon after the start ended. They lengthen the pause before the
+    next start."""
+    stalls: int = 0
+    """Rounds of this attempt that a stall ended."""
+    bug: str | None = None
+    """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if none can."""

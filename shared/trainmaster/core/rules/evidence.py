@@ -1,0 +1,142 @@
+"""Evidence: what the end of a replica shows about its cause, and which end of a round decides about the round.
+
+    rank 0   the machine: its VM was lost, shut down, rebooted, or its agent was silent
+    rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
+    rank 2   any other failure: no traceback, an abort, a stall
+    rank 3   a reported loss of a peer, which speaks for the member's innocence
+
+The smallest (rank, time) decides. Members that a directive ended have no end.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from trainmaster.core.events import End, Event, ExitCause, MemberMissing, ReplicaExited, VmLost, VmReady
+from trainmaster.core.model.exit_policy import SIGNAL_BASE, code_of
+from trainmaster.core.model.job import State
+from trainmaster.core.model.members import is_member, is_ready
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
+
+PEER_LOSS_TYPES: Final = (
+    "UnavailableError",
+    "AbortedError",
+    "CancelledError",
+    "DeadlineExceededError",
+    "DistBackendError",
+    "DistNetworkError",
+    "RendezvousConnectionError",
+    "ConnectionError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "BrokenPipeError",
+)
+"""Errors with which a framework reports a lost peer: TensorFlow's collectives and coordination service, torch's process
+groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError."""
+PEER_LOSS_WORDS: Final = ("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe")
+"""Words in the message of an error that reports a lost peer, whatever its type: gloo raises a RuntimeError with
+them."""
+
+SIGABRT: Final = 6
+"""A runtime that gives up on its peers aborts itself, so this signal alone does not show whose fault the exit was."""
+SIGNAL_MAX: Final = 64
+"""Number of the last signal of Linux."""
+
+
+class Rank(IntEnum):
+    """What an end shows about its cause. The ranks are stored."""
+
+    MACHINE = 0
+    OWN = 1
+    OTHER = 2
+    PEER = 3
+
+
+class RoundEnd(NamedTuple):
+    """One end of a member, as its ledger entry stores it for the verdict."""
+
+    round: str
+    """`ATTEMPT-ROUND`."""
+    rank: Rank
+    ended_at: datetime
+
+
+def reports_lost_peer(event: ReplicaExited) -> bool:
+    """Whether the program's own error says that it lost a peer."""
+    if event.error is None:
+        return False
+    message = event.error.message.lower()
+    is_type = event.error.type.rpartition(".")[2] in PEER_LOSS_TYPES
+    return is_type or any(words in message for words in PEER_LOSS_WORDS)
+
+
+def is_own_failure(event: ReplicaExited) -> bool:
+    """Whether the exit alone shows that the replica's own program failed. A stall does not: the agent ended it."""
+    if event.cause is ExitCause.STALLED:
+        return False
+    if event.out_of_memory or event.cause is ExitCause.INSTALL:
+        return True
+    if event.error is not None:
+        return not reports_lost_peer(event)
+    number = (code_of(event.exit_status, event.signal) or 0) - SIGNAL_BASE
+    return 0 < number <= SIGNAL_MAX and number != SIGABRT
+
+
+def rank_of(end: End) -> Rank:
+    """Return the rank of an end that is not an exit 0."""
+    if not isinstance(end, ReplicaExited) or end.cause in (ExitCause.VM_STOPPING, ExitCause.VM_RESTARTED):
+        return Rank.MACHINE
+    if reports_lost_peer(end):
+        return Rank.PEER
+    return Rank.OWN if is_own_failure(end) else Rank.OTHER
+
+
+def end_in(event: Event) -> End | None:
+    """Return the end that the event reports: itself, or how the program before a vm-ready ended; None: it reports
+    none."""
+    end = event.ended if isinstance(event, VmReady) else event
+    if isinstance(end, ReplicaExited):
+        return None if end.succeeded else end
+    return end if isinstance(end, VmLost | MemberMissing) else None
+
+
+def round_end(state: State, event: Event) -> RoundEnd | None:
+    """Return what the ledger entry of the event stores for a verdict; None: the event reports no end that counts.
+
+    While a round is held, ends count for the round before it: the loss of a VM that was in it, and the end of a program
+    of it. `state` is the state before the decision. Times of agents are at least the start of the round.
+    """
+    job, end = state.job, end_in(event)
+    if end is None or not is_member(job.plan, replica_of(end)):
+        return None
+    number = job.round.number - job.round.is_held
+    if not number:  # the job was rerun: the verdict was given
+        return None
+    if isinstance(end, ReplicaExited):
+        is_of_round = number in (end.subject.incarnation, STORED_BEFORE_ROUNDS)
+        if end.subject.attempt != job.attempt or not is_of_round:
+            return None
+    if isinstance(end, VmLost) and job.round.is_held and not _was_in_round_before(state, end):
+        return None
+    at = max(end.at, job.round.began_at) if job.round.began_at else end.at
+    return RoundEnd(round_key(job.attempt, number), rank_of(end), at)
+
+
+def _was_in_round_before(state: State, loss: VmLost) -> bool:
+    """Whether the VM was in the round before the held one, and has not reported how that round ended on it."""
+    job, replica = state.job, state.find(state.job.attempt, loss.subject.replica_id)
+    if replica is None or replica.ordered_at is None or job.round.ordered_at is None:
+        return False
+    return replica.ordered_at < job.round.ordered_at and not is_ready(job, replica)
+
+
+def replica_of(end: End) -> ReplicaId:
+    return end.replica_id if isinstance(end, MemberMissing) else end.subject.replica_id
+
+
+def round_key(attempt: int, number: int) -> str:
+    """Return the name of a round within its job."""
+    return f"{attempt}-{number}"

@@ -1,0 +1,64 @@
+"""The verdict: one decision about the round that ended, which also begins the next one.
+
+    first end by (rank, time)    rank 0   the machine: free
+                                 else     rules 6, 8 to 10 and 14 judge this one end
+    no end                       the job was rerun: the round begins
+
+When all members are ready, all evidence is there: each agent that is alive has reported in the same message how its
+last program ended. A verdict that ends the job does not wait for VMs that never reported.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from trainmaster.core.actions import BeginRound, FailJob
+from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.events import AllReady, End, ExitCause, MemberMissing, ReplicaExited
+from trainmaster.core.model.job import State
+from trainmaster.core.model.members import is_ready, members
+from trainmaster.core.rules.evidence import Rank, rank_of, replica_of
+from trainmaster.core.rules.exit_case import Case
+from trainmaster.core.rules.replica_exit import first_match
+from trainmaster.core.rules.vm_loss import describe_loss
+
+MEMBERS_NAMED: int = 3
+"""Members that a text names, at most."""
+
+
+def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
+    """Begin the held round, rerun the job or end it. `state` holds the whole attempt."""
+    job = state.job
+    if (event.attempt, event.round) != (job.attempt, job.round.number) or not job.round.is_held:
+        return stale(Reason.NOTHING_TO_DO, "The round began before.")
+    waiting = [member.replica_id.words for member in members(state) if not is_ready(job, member)]
+    decision = _verdict(state, event, now)
+    if waiting and not isinstance(decision.action, FailJob):
+        return not_yet(f"Round {event.round} waits for {', '.join(waiting[:MEMBERS_NAMED])}.")
+    return decision
+
+
+def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
+    if not event.ends:
+        text = f"Every member is ready: round {event.round} of attempt {event.attempt} begins."
+        return Decision(Rule.LIFECYCLE, Reason.ROUND_BEGINS, text, BeginRound(event.round))
+    end = event.ends[0]
+    replica = state.find(event.attempt, replica_of(end))
+    if replica is None:
+        return not_yet("The member that ended the round was not loaded.")
+    is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
+    if isinstance(end, ReplicaExited) and (is_reboot or rank_of(end) is not Rank.MACHINE):
+        is_only_failure = all(replica_of(other) == replica.replica_id for other in event.ends)
+        return first_match(Case(state, replica, end, now, is_verdict=True, is_only_failure=is_only_failure))
+    cause = _describe(end)
+    text = f"Round {event.round - 1} ended: {cause[0].lower()}{cause[1:]}. Free of charge."
+    return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
+
+
+def _describe(end: End) -> str:
+    """Return what happened to the machine, as the begin of a sentence."""
+    if isinstance(end, MemberMissing):
+        return f"The VM of {end.replica_id.words} was lost as the round began"
+    if isinstance(end, ReplicaExited):
+        return f"The VM of {end.subject.replica_id.words} was shutting down"
+    return describe_loss(end)
