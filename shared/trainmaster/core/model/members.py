@@ -6,12 +6,14 @@ A member's `incarnation` is the round that it was last ready for; no document of
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
+from trainmaster.core.timeouts import EARLIER_AGENT_STOP_MAX
 
 
 def is_member(plan: Plan, replica_id: ReplicaId) -> bool:
@@ -33,6 +35,14 @@ def current_incarnation(job: Job, replica: Replica) -> int:
 def is_ready(job: Job, replica: Replica) -> bool:
     """Whether the replica has reported that it is ready for the incarnation that is ordered."""
     return replica.state is ReplicaState.RUNNING and replica.incarnation == current_incarnation(job, replica)
+
+
+def must_have_stopped(job: Job, member: Replica, now: datetime) -> bool:
+    """Whether the member's agent is of an earlier release, which does not report under `hold`, and has had the time to
+    end its program."""
+    is_silent = not member.reports_held and member.state is not ReplicaState.REPLACING
+    ordered_at = job.round.ordered_at
+    return is_silent and ordered_at is not None and now - ordered_at >= timedelta(seconds=EARLIER_AGENT_STOP_MAX)
 
 
 def members(state: State) -> tuple[Replica, ...]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import is_ready, members
-from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.members import is_ready, members, must_have_stopped
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
-from trainmaster.core.model.vm import DirectiveAction, Vm
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create, Readiness, ReportLoss, ReportMissingMember, Step
-from trainmaster.core.timeouts import EARLIER_AGENT_STOP_MAX
 
 
 def missing_members(state: State) -> tuple[Step, ...]:
@@ -50,14 +49,10 @@ def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: dat
 
 
 def _has_stopped(job: Job, member: Replica, vm: Vm | None, now: datetime) -> bool:
-    """Whether the agent is of an earlier release, which does not report under `hold`, and must have stopped by now."""
-    if member.reports_held or vm is None or vm.directive is None or job.round.ordered_at is None:
+    """Whether an agent that does not report under `hold` was told to hold, and must have stopped by now."""
+    if vm is None or vm.directive is None or not must_have_stopped(job, member, now):
         return False
-    is_directed = vm.directive.order == (job.attempt, job.round.number, 0) and (
-        vm.directive.action is DirectiveAction.HOLD
-    )
-    is_up = member.state is not ReplicaState.REPLACING
-    return is_directed and is_up and now - job.round.ordered_at >= timedelta(seconds=EARLIER_AGENT_STOP_MAX)
+    return vm.directive.order == Directive(job.attempt, job.round.number, DirectiveAction.HOLD).order
 
 
 def _subjects(step: Step) -> tuple[ReplicaId, ...]:

@@ -11,18 +11,19 @@ last program ended. A verdict that ends the job does not wait for VMs that never
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from trainmaster.core.actions import BeginRound, FailJob
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, End, ExitCause, MemberMissing, ReplicaExited
 from trainmaster.core.model.job import State
-from trainmaster.core.model.members import is_ready, members
+from trainmaster.core.model.members import is_ready, members, must_have_stopped
 from trainmaster.core.rules.evidence import Rank, rank_of, replica_of
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.replica_exit import first_match
 from trainmaster.core.rules.vm_loss import describe_loss
 
-MEMBERS_NAMED: int = 3
+MEMBERS_NAMED: Final = 3
 """Members that a text names, at most."""
 
 
@@ -31,7 +32,11 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     job = state.job
     if (event.attempt, event.round) != (job.attempt, job.round.number) or not job.round.is_held:
         return stale(Reason.NOTHING_TO_DO, "The round began before.")
-    waiting = [member.replica_id.words for member in members(state) if not is_ready(job, member)]
+    waiting = [
+        member.replica_id.words
+        for member in members(state)
+        if not is_ready(job, member) and not must_have_stopped(job, member, now)
+    ]
     decision = _verdict(state, event, now)
     if waiting and not isinstance(decision.action, FailJob):
         return not_yet(f"Round {event.round} waits for {', '.join(waiting[:MEMBERS_NAMED])}.")
