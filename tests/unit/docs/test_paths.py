@@ -27,3 +27,13 @@ def test_page_mentions_existing_paths(page: Path) -> None:
     mentions = (mention for mention in MENTION.findall(page.read_text(encoding="utf-8")))
     paths = (mention.rstrip("./") for mention in mentions if not UPPER_CASE_PART.search(mention))
     assert sorted({path for path in paths if not (ROOT / path).exists()}) == []
+
+
+def test_glossary_names_existing_code() -> None:
+    folders = ("shared", "functions", "emulators", "infra", "smoke")
+    files = [path for name in folders for pattern in ("*.py", "*.tf") for path in (ROOT / name).rglob(pattern)]
+    words = {word for path in files for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    rows = re.findall(r"^\|.*\| (.*?) \|$", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`([A-Za-z_][\w.]*)", row)}
+    assert names
+    assert sorted(name for name in names if not words.issuperset(name.split("."))) == []
