@@ -14,8 +14,11 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import pytest
@@ -170,6 +173,49 @@ def test_second_writer_of_an_object_gets_an_error_that_cannot_be_ignored(case: C
     assert exit_["cause"] == "setup"
     assert "stale file handle" in exit_["tail"]
     assert case.read("other.bin") == "theirs"
+
+
+class Viewer(BaseHTTPRequestHandler):
+    """Cloud Storage for an account that may read: other calls are refused."""
+
+    storage = ""
+
+    def do_GET(self) -> None:
+        try:
+            with urllib.request.urlopen(self.storage + self.path) as response:
+                self._answer(200, response.read())
+        except urllib.error.HTTPError as error:
+            self._answer(error.code)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._answer(403)
+
+    def _answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def viewer(case: Case, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
+    monkeypatch.setattr(Viewer, "storage", case.storage)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Viewer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield replace(case, storage=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+
+
+def test_bucket_that_the_account_may_only_read_never_loses_a_save_silently(viewer: Case) -> None:
+    honest = viewer.run(SAVE)
+    assert (honest["cause"], honest["exit_status"], honest["error"]["type"]) == ("process", 1, "PermissionError")
+    careless = viewer.run(CARELESS)
+    assert careless["cause"] == "setup"
+    assert "ermission denied" in careless["tail"]
 
 
 @pytest.mark.parametrize(
