@@ -34,6 +34,7 @@ def test_wait_prints_one_line_for_each_change(capsys: pytest.CaptureFixture[str]
     steps: list[Callable[[], None]] = [
         lambda: None,
         lambda: world.exit_program(WORKER, status=3),
+        world.deliver,
         lambda: world.send("replica-exit", CHIEF, cause="process", exit_status=0),
     ]
     ended = wait(world.job_id, world.store, sleep=lambda _: steps.pop(0)())
@@ -43,7 +44,9 @@ def test_wait_prints_one_line_for_each_change(capsys: pytest.CaptureFixture[str]
         "  chief 0: RUNNING",
         "  worker 0: RUNNING",
         "  worker 1: RUNNING",
-        "  worker 0: RESTARTING (incarnation 2)",
+        "  chief 0: RUNNING (incarnation 2)",
+        "  worker 0: RUNNING (incarnation 2)",
+        "  worker 1: RUNNING (incarnation 2)",
         "digits_1: SUCCEEDED",
     ]
 
@@ -52,6 +55,7 @@ def test_wait_retries_transient_errors_and_fails_for_an_unknown_job() -> None:
     world = World()
     world.start_running()
     world.exit_program(WORKER, status=127)
+    world.deliver()
     errors = [TemporaryError("deadline exceeded")]
 
     class FailingStore(MemoryStore):
@@ -70,6 +74,7 @@ def test_table_contains_state_age_and_usage_of_job_and_its_replicas() -> None:
     world = World()
     world.start_running()
     world.exit_program(WORKER, status=3)
+    world.deliver()
     state = state_of(world)
     output = StringIO()
     Console(file=output, width=120).print(
@@ -78,4 +83,4 @@ def test_table_contains_state_age_and_usage_of_job_and_its_replicas() -> None:
     lines = [line.split() for line in output.getvalue().splitlines()]
     used = ["3.05", "machine-hours,", "1.18", "ML", "units,", "0.58", "USD"]
     assert lines[0] == ["digits_1", "RUNNING", "1:01:02", *used]
-    assert ["worker", "0", "RESTARTING", "2", "1", "0", "0"] in lines
+    assert ["worker", "0", "RUNNING", "2", "1", "0"] in lines
