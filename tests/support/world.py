@@ -90,6 +90,8 @@ class World:
     """Where transitions of jobs are published; None: nowhere."""
     algorithms: str = ""
     """Address of the package of the built-in algorithms."""
+    gcsfuse: str = ""
+    """Address of gcsfuse; empty: the installation has none."""
     is_independent: bool = False
     """Whether the replicas of jobs without a spec of their own are judged each alone."""
     silent: set[ReplicaId] = field(default_factory=set)
@@ -115,6 +117,7 @@ class World:
             regions=self.regions,
             notifications=self.notifications,
             algorithms=self.algorithms,
+            gcsfuse=self.gcsfuse,
         )
 
     @property

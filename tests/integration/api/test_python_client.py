@@ -117,6 +117,7 @@ def test_tfx_and_fmltc_requests_are_accepted_and_their_polls_end(jobs: Any, worl
     world.report_all_ready()
     world.wait(1800)
     world.send("replica-exit", CHIEF, cause="process", exit_status=2)
+    world.deliver()
     ended = jobs.get(name=f"{PARENT}/jobs/tfx_20261121030000").execute()
     assert ended["state"] == "FAILED"
     assert ended["errorMessage"].startswith("The replica chief 0 exited with a non-zero status of 2.")

@@ -107,6 +107,7 @@ def test_failed_pipeline_has_an_error(api: Api, world: World) -> None:
     world.deliver()
     world.report_all_ready()
     world.send("replica-exit", CHIEF, cause="process", exit_status=1, tail="no such file")
+    world.deliver()
     failed = get(api, created)
     assert (failed["state"], failed["error"]["code"]) == ("PIPELINE_STATE_FAILED", 3)
     assert "no such file" in failed["error"]["message"]
@@ -165,13 +166,7 @@ def test_pipelines_are_filtered(api: Api, text: str, count: int) -> None:
         ({"trainingTaskDefinition": CUSTOM_TASK.replace("custom", "automl")}, "training_task_definition"),
         ({"trainingTaskInputs": None}, "training_pipeline.training_task_inputs"),
         ({"displayName": ""}, "training_pipeline.display_name"),
-        (
-            {"inputs": {"tensorboard": "projects/1/locations/us-central1/tensorboards/5"}},
-            "training_task_inputs.tensorboard",
-        ),
         ({"inputs": {"experiment": "projects/1/contexts/e"}}, "training_task_inputs.experiment"),
-        ({"inputs": {"persistent_resource_id": "r"}}, "training_task_inputs.persistent_resource_id"),
-        ({"inputs": {"enable_web_access": True}}, "training_task_inputs.enable_web_access"),
         ({"inputs": {"worker_pool_specs": []}}, "training_task_inputs.worker_pool_specs"),
         (
             {
@@ -195,6 +190,24 @@ def test_unsupported_or_wrong_field_is_refused_before_anything_is_stored(
     assert error["code"] == 400
     assert [violation["field"] for violation in error["details"][0]["fieldViolations"]] == [field]
     assert world.store.recent_jobs(5) == ()
+
+
+@pytest.mark.parametrize(
+    "convenience",
+    [
+        {"tensorboard": "projects/1/locations/us-central1/tensorboards/5"},
+        {"persistent_resource_id": "r"},
+        {"enable_web_access": True},
+    ],
+    ids=str,
+)
+def test_convenience_that_training_does_not_need_is_replaced_and_said(
+    api: Api, world: World, convenience: dict[str, Any]
+) -> None:
+    api.send_ok("POST", PIPELINES, a_body(inputs=convenience), schema="TrainingPipeline")
+    (job,) = world.store.recent_jobs(5)
+    (name,) = convenience
+    assert name in str([item.field for item in job.plan.substitutions])
 
 
 def test_methods_require_their_own_permissions(api: Api) -> None:

@@ -26,6 +26,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.gcp.clients import TOKEN_FILE, firestore_client
 from trainmaster.gcp.tools import inspection
 from trainmaster.gcp.tools.inspection import Endpoints
+from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.messaging import agent_messages, google_events, topics
 from trainmaster.ports import Orphan
 from trainmaster.settings import settings
@@ -330,9 +331,11 @@ def test_unreachable_api_is_a_problem_and_other_checks_continue(
     monkeypatch.setenv("TRAINMASTER_COMPUTE_ENDPOINT", "http://127.0.0.1:9")
     settings.cache_clear()
     installation.change_subscription(topics.SWEEP, expirationPolicy=None)
-    first, second = installation.problems()
-    assert "Compute Engine: http://127.0.0.1:9 does not answer" in first
-    assert topics.SWEEP in second
+    *unreachable, last = installation.problems()
+    assert unreachable
+    assert all("http://127.0.0.1:9 does not answer" in line for line in unreachable)
+    assert any("Compute Engine" in line for line in unreachable)
+    assert topics.SWEEP in last
 
 
 def test_findings_are_printed_as_json(installation: Installation) -> None:
@@ -369,6 +372,7 @@ def on_google_cloud(installation: Installation, google: str, monkeypatch: pytest
         f"/b/{installation.project}": (200, {"name": installation.project}),
         "/notificationConfigs": (200, {"items": [NOTIFICATION]}),
         f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com": (200, {"email": "worker"}),
+        **{f"/{runtime.image}": (200, {"name": "image"}) for runtime in RUNTIMES.values() if runtime.image},
         "/functions": (200, {"functions": functions}),
         f"/api/v1/projects/{installation.project}/jobs": (401, {"error": {"code": 401}}),
     }

@@ -169,7 +169,7 @@ class Entrances:
     worlds: list[World] = field(default_factory=list)
 
     def world(self) -> World:
-        world = World(allowed=ALL_RESOURCES, algorithms=ALGORITHMS)
+        world = World(allowed=ALL_RESOURCES, algorithms=ALGORITHMS, gcsfuse="gs://my-bucket/tools/1/gcsfuse")
         self.worlds.append(world)
         return world
 
