@@ -1,5 +1,5 @@
-"""The pytest plugin: check each HTTP exchange of the test process. A test in which one does not conform fails, unless it
-has the marker `nonconforming` with the reason.
+"""The pytest plugin: check each HTTP exchange of the test process. A test in which one does not conform fails,
+unless it has the marker `nonconforming` with the reason.
 
 Recorded are the calls of `requests`, through which Google's REST clients and the project's own sessions send, also to
 emulators in other processes; and what werkzeug's servers in this process answer, whoever calls them. At the end, the

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
+from tests.support.conformance.documents import Json, document
 from trainmaster_emulators.machines.field_mask import Mask, select
 from trainmaster_emulators.tpu.api_errors import TpuError
 from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
-
-from tests.support.conformance.documents import Json, document
 
 OPAQUE = {"state", "upcomingMaintenance", "symptoms", "spot", "error"}
 """Messages that the emulator does not look into."""
@@ -44,7 +44,5 @@ def test_fields_of_the_alpha_version_are_refused_and_hidden_at_every_depth() -> 
     assert select(alpha, QUEUED[0]) == {"tpu": {"nodeSpec": [{"nodeId": "q", "node": node}]}}
     with pytest.raises(TpuError, match='Unknown name "runDuration" at "queued_resource"'):
         check({"runDuration": {}}, QUEUED[0], "queued_resource")
-    with pytest.raises(
-        TpuError, match='Unknown name "reservationName" at "queued_resource.tpu.nodeSpec.node.schedulingConfig"'
-    ):
+    with pytest.raises(TpuError, match=r'reservationName" at "queued_resource\.tpu\.nodeSpec\.node\.schedulingConfig"'):
         check({"tpu": alpha["tpu"]}, QUEUED[0], "queued_resource")
