@@ -29,12 +29,11 @@ _QUEUED: Final = (
     "name,createTime,state,spot,guaranteed/minDuration,reservationName,tpu/nodeSpec(parent,nodeId),"
     "queueingPolicy(validUntilDuration,validUntilTime,validAfterDuration,validAfterTime,validInterval(startTime,endTime))"
 )
-_COUNT: Final = "(nodeCount,nodeIdPrefix)"
 
 NODE: Final = (parse_mask(f"{_NODE},protectionTier"), parse_mask(_ALPHA_NODE))
 """Fields of a node in v2, and in v2alpha1."""
 QUEUED: Final = (
-    parse_mask(f"{_QUEUED},tpu/nodeSpec(node({_NODE},protectionTier),multisliceParams{_COUNT})"),
+    parse_mask(f"{_QUEUED},tpu/nodeSpec(node({_NODE},protectionTier),multisliceParams(nodeCount,nodeIdPrefix))"),
     parse_mask(
         f"{_QUEUED},bestEffort,guaranteed/reserved,provisioningModel,runDuration(maxRunDuration,terminationTime),"
         f"tpu/nodeSpec(node({_ALPHA_NODE}),multiNodeParams(nodeCount,nodeIdPrefix,workloadType))"

@@ -102,9 +102,9 @@ def test_nothing_is_left_of_a_job_that_is_cancelled_in_an_outage(
 @pytest.mark.parametrize(
     ("outage", "words"),
     [
-        (OUTAGES["a zone"], "Google cannot reach us-central1-a: until that ends, VMs of this job are neither created"),
-        (OUTAGES["list_all is refused"], f"{REFUSED}: until that ends"),
-        (OUTAGES["list_vms is refused"], f"{REFUSED}: until that ends"),
+        (OUTAGES["a zone"], "Google cannot reach us-central1-a: changes of this job's VMs wait until that ends."),
+        (OUTAGES["list_all is refused"], f"{REFUSED}: changes"),
+        (OUTAGES["list_vms is refused"], f"{REFUSED}: changes"),
     ],
 )
 def test_why_of_a_running_job_says_once_an_hour_that_its_vms_are_out_of_reach(

@@ -61,7 +61,7 @@ def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
 
 
 def judge_vms_out_of_reach(state: State, event: VmsOutOfReach, now: datetime) -> Decision:
-    text = f"{event.problem}: until that ends, VMs of this job are neither created, checked, directed nor deleted."
+    text = f"{event.problem}: changes of this job's VMs wait until that ends."
     return Decision(Rule.CAPACITY, Reason.OUT_OF_REACH, text, Ignore())
 
 
