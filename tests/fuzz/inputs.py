@@ -139,7 +139,9 @@ def change(random: Random, part: Any, depth: int = 0) -> Any:
         if choice < 0.1:
             part.pop(key)
         elif choice < 0.2 and isinstance(part, list):
-            part.extend([part[key]] * random.choices((1, 10, 20_000 if depth < 3 else 100), (10, 10, 1))[0])
+            times = random.choices((1, 10, 20_000 if depth < 3 else 100), (10, 10, 1))[0]
+            repeated = json.dumps(part[key])
+            part.extend(json.loads(repeated) for _ in range(min(times, BYTES_MAX // len(repeated))))
         elif choice < 0.3 and isinstance(part, dict):
             part[random.choice(WORDS) if random.random() < 0.7 else str(random.choice(SCALARS))[:2000]] = part[key]
         else:
