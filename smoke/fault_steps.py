@@ -65,7 +65,7 @@ def simulate_maintenance(world: World) -> None:
     """Simulate host maintenance for the primary's VM: it should migrate, and its program should not notice."""
     job_id = world.jobs[PROBE]
     primary = world.state(job_id).job.plan.primary
-    vm = world.vm(job_id, primary)
+    vm, incarnation = world.vm(job_id, primary), world.replica(job_id, primary).incarnation
     world.check(
         *("gcloud", "compute", "instances", "simulate-maintenance-event", vm.name),
         *(f"--zone={vm.zone}", f"--project={world.project}"),
@@ -73,7 +73,7 @@ def simulate_maintenance(world: World) -> None:
     )
     note_facts(world, job_id, ("maintenance_event",))
     replica = world.replica(job_id, primary)
-    kept = world.vm(job_id, primary).instance_id == vm.instance_id and replica.incarnation == 1
+    kept = world.vm(job_id, primary).instance_id == vm.instance_id and replica.incarnation == incarnation
     world.saw("maintenance", "migrated" if kept else "lost the VM")
     world.until(lambda: _has_heartbeat(world, job_id, primary), HEARTBEAT_MAX_S, f"a heartbeat of {vm.name}")
     world.saw("heartbeat", "readable")

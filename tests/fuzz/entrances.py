@@ -72,11 +72,14 @@ def agent_message() -> dict[str, Any]:
     }
 
 
-def served(body: bytes) -> None:
+def served(world: World) -> Callable[[bytes], None]:
     """Serve a push request. Its dead letter must fit Pub/Sub's limits, which the bus in memory has."""
-    bus = World().bus
-    stream = SimpleNamespace(read=lambda size: body[:size])
-    push.serve(SimpleNamespace(stream=stream), "replica_exit", _handle_exit, lambda: bus)  # type: ignore[arg-type]
+
+    def read(body: bytes) -> None:
+        request = SimpleNamespace(stream=SimpleNamespace(read=lambda size: body[:size]))
+        push.serve(request, "replica_exit", _handle_exit, lambda: world.bus)  # type: ignore[arg-type]
+
+    return read
 
 
 def _handle_exit(message: push.Message) -> None:
@@ -241,7 +244,7 @@ def entrances() -> Mapping[str, Entrance]:
         return lambda data: accept(read_document(data, name), default_job_id="x_1")
 
     return {
-        "push request": Entrance(served, [envelope]),
+        "push request": Entrance(served(World()), [envelope]),
         "agent message": Entrance(agent_messages.decode_replica_exit, [message]),
         "maintenance message": Entrance(google_events.decode_maintenance, [message, audit]),
         "storage notification": Entrance(

@@ -1,11 +1,13 @@
 """Hostile input: documents of a kind that an entrance accepts, changed at random places, or nothing but a shape.
 
-An input follows from its number alone. It has at most `BYTES_MAX` bytes, more than any entrance accepts.
+An input follows from its number alone. It has at most `BYTES_MAX` bytes, more than any entrance accepts. Most inputs
+are small, so that an hour has room for many.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
 import json
 from collections.abc import Callable, Sequence
 from random import Random
@@ -91,7 +93,7 @@ WORDS: Final = (
 
 def shapes(random: Random) -> bytes:
     """Return a shape that is expensive for some parser: deep, wide, long, repeated, or not text at all."""
-    size = 10 ** random.randint(0, 6)
+    size = int(10 ** (6 * random.random() ** 4))
     made: tuple[Callable[[], bytes], ...] = (
         lambda: (
             random.choice((b"[", b"{", b'{"a":', b"- ", b"(", b"NOT ", b"\\", b'"', b"*", b"%", b"&a ", b"!!", b"? "))
@@ -125,7 +127,7 @@ def hostile(random: Random, seeds: Sequence[object]) -> bytes:
     document = json.loads(json.dumps(seed))
     for _ in range(random.randint(0, 4)):
         document = change(random, document)
-    data = json.dumps(document).encode()
+    data = json.dumps(document).encode()[:BYTES_MAX]
     return data if random.random() < 0.8 else damage(random, data)
 
 
@@ -137,14 +139,16 @@ def change(random: Random, part: Any, depth: int = 0) -> Any:
         if choice < 0.1:
             part.pop(key)
         elif choice < 0.2 and isinstance(part, list):
-            part.extend([part[key]] * random.choice((1, 100, 20_000 if depth < 3 else 10)))
+            times = random.choices((1, 10, 20_000 if depth < 3 else 100), (10, 10, 1))[0]
+            repeated = json.dumps(part[key])
+            part.extend(json.loads(repeated) for _ in range(min(times, BYTES_MAX // len(repeated))))
         elif choice < 0.3 and isinstance(part, dict):
             part[random.choice(WORDS) if random.random() < 0.7 else str(random.choice(SCALARS))[:2000]] = part[key]
         else:
             part[key] = change(random, part[key], depth + 1)
         return part
-    value = random.choice(SCALARS)
-    for _ in range(random.choice((0, 0, 0, 1, 3, 40, 1500))):
+    value = copy.deepcopy(random.choice(SCALARS))
+    for _ in range(random.choices((0, 1, 3, 40, 1500), (60, 20, 20, 8, 1))[0]):
         value = [value] if random.random() < 0.5 else {"a": value}
     try:
         json.dumps(value)

@@ -132,23 +132,27 @@ def test_image_of_the_delivery_is_set_by_its_trigger(delivery: cloudbuild_v1.Bui
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a provider lock, and a gcloud that lists one successful build of the commit `tested`."""
+    """A checkout with a provider lock, and a gcloud that lists the triggers of successful builds of two commits."""
     (tmp_path / "infra").mkdir()
     (tmp_path / "infra" / ".terraform.lock.hcl").touch()
     gcloud = tmp_path / "bin" / "gcloud"
     gcloud.parent.mkdir()
-    gcloud.write_text('#!/bin/bash\n[[ "$*" == *"status=SUCCESS"*"COMMIT_SHA=tested"* ]] && echo build-1\nexit 0\n')
+    listed = '[[ "$*" == *"status=SUCCESS"*"COMMIT_SHA={}"*"value(buildTriggerId)" ]] && printf "{}"\n'
+    by_hand, tested = listed.format("by-hand", r"\nother-1\n"), listed.format("tested", r"\nother-1\ntests-1\n")
+    gcloud.write_text(f"#!/bin/bash\n{by_hand}{tested}exit 0\n")
     gcloud.chmod(0o755)
     return tmp_path
 
 
-def check_commit(delivery: cloudbuild_v1.Build, checkout: Path, commit: str, image: str) -> tuple[int, str]:
+def check_commit(
+    delivery: cloudbuild_v1.Build, checkout: Path, commit: str, image: str, trigger: str = "tests-1"
+) -> tuple[int, str]:
     """Run the script of the first step; return its status and output."""
     environment = {"PATH": f"{checkout}/bin{os.pathsep}{os.environ['PATH']}", "PROJECT": "p"}
     done = subprocess.run(
         ["bash", "-euc", script_of(delivery, "require-tested-commit")],
         cwd=checkout,
-        env={**environment, "COMMIT": commit, "IMAGE": image},
+        env={**environment, "COMMIT": commit, "IMAGE": image, "TRIGGER": trigger},
         capture_output=True,
         text=True,
         check=False,
@@ -162,17 +166,25 @@ def test_tested_commit_is_delivered(delivery: cloudbuild_v1.Build, checkout: Pat
 
 
 @pytest.mark.parametrize(
-    ("commit", "image", "message"),
+    ("commit", "image", "trigger", "message"),
     [
-        ("untested", f"a{DIGEST}", "Commit untested has no successful build of cloudbuild.yaml."),
-        ("", f"a{DIGEST}", "There is no commit"),
-        ("tested", "hashicorp/terraform:1.11", "Set the image hashicorp/terraform:1.11 by digest"),
+        ("untested", f"a{DIGEST}", "tests-1", "Commit untested has no successful build of cloudbuild.yaml"),
+        (
+            "by-hand",
+            f"a{DIGEST}",
+            "tests-1",
+            "Commit by-hand has no successful build of cloudbuild.yaml by its trigger.",
+        ),
+        ("tested", f"a{DIGEST}", "tests", "Commit tested has no successful build"),
+        ("tested", f"a{DIGEST}", "", "Set _TESTS_TRIGGER to the id of the trigger of cloudbuild.yaml"),
+        ("", f"a{DIGEST}", "tests-1", "There is no commit"),
+        ("tested", "hashicorp/terraform:1.11", "tests-1", "Set the image hashicorp/terraform:1.11 by digest"),
     ],
 )
 def test_untested_commit_or_movable_image_is_not_delivered(
-    delivery: cloudbuild_v1.Build, checkout: Path, commit: str, image: str, message: str
+    delivery: cloudbuild_v1.Build, checkout: Path, commit: str, image: str, trigger: str, message: str
 ) -> None:
-    status, output = check_commit(delivery, checkout, commit, image)
+    status, output = check_commit(delivery, checkout, commit, image, trigger)
     assert status == 1
     assert output.startswith(message)
 

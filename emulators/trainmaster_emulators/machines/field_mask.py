@@ -25,7 +25,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_$]+|[*/.(),]")
 def select_fields(request: Request, body: Json) -> Json:
     """Return what the request asks for. Raises ApiError if its mask is malformed."""
     text = request.args.get("fields") or request.args.get("$fields") or request.headers.get("X-Goog-FieldMask") or "*"
-    selected: Json = _select(body, parse_mask(text))
+    selected: Json = select(body, parse_mask(text))
     return selected
 
 
@@ -55,9 +55,14 @@ def _parse_list(tokens: Iterator[str], text: str) -> tuple[Mask, str]:
         target = mask
         for name in names:
             target = target.setdefault(name, {})
-        target.update(nested)
+        _merge(target, nested)
         if end != ",":
             return mask, end
+
+
+def _merge(mask: Mask, other: Mask) -> None:
+    for name, nested in other.items():
+        _merge(mask.setdefault(name, {}), nested)
 
 
 def _parse_path(tokens: Iterator[str], text: str) -> tuple[list[str], str]:
@@ -72,13 +77,14 @@ def _parse_path(tokens: Iterator[str], text: str) -> tuple[list[str], str]:
             return names, separator
 
 
-def _select(value: Any, mask: Mask) -> Any:
+def select(value: Any, mask: Mask) -> Any:
+    """Return the part of the value that the mask selects."""
     if not mask:
         return value
     if isinstance(value, list):
-        return [_select(item, mask) for item in value]
+        return [select(item, mask) for item in value]
     if not isinstance(value, dict):
         return value
     if "*" in mask:
-        return {key: _select(item, mask["*"]) for key, item in value.items()}
-    return {key: _select(item, mask[key]) for key, item in value.items() if key in mask}
+        return {key: select(item, mask["*"]) for key, item in value.items()}
+    return {key: select(item, mask[key]) for key, item in value.items() if key in mask}

@@ -8,5 +8,5 @@ The Compute emulator's process serves it, so that hosts share its images, identi
     nodes     the node resource                     hosts            the VMs of a slice, and their metadata
     catalog   zones, types, runtime versions        operations       long-running operations
     resource_queue   queued resources over time     queued_resource  the queued resource
-    control   faults of a slice
+    control   faults of a slice                     fields           the fields of each version of the API
 """

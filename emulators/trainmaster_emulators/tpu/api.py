@@ -11,12 +11,15 @@ from typing import Final
 
 from werkzeug.wrappers import Request
 
+from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.machines.injected_faults import ALL_ZONES
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu import catalog
 from trainmaster_emulators.tpu.api_errors import bad_request
 from trainmaster_emulators.tpu.cloud import TpuCloud
+from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
+from trainmaster_emulators.tpu.nodes import Node
 from trainmaster_emulators.tpu.operations import Operation
 from trainmaster_emulators.tpu.resource_queue import TpuQueue
 
@@ -24,7 +27,7 @@ PAGE_SIZE_MAX: Final = 1000
 
 
 class TpuApi:
-    """The calls of one request. `is_alpha`: v2alpha1, which has more fields of queued resources."""
+    """The calls of one request. `is_alpha`: v2alpha1, which has more fields."""
 
     def __init__(self, cloud: TpuCloud, queue: TpuQueue, request: Request, *, is_alpha: bool) -> None:
         self._cloud, self._queue, self._request, self._is_alpha = cloud, queue, request, is_alpha
@@ -63,17 +66,18 @@ class TpuApi:
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
         nodes = [node for node in self._cloud.list_all() if self._is_listed(node.zone, zone)]
-        return self._page("nodes", [node.as_json() for node in nodes]) | self._unreachable(zone)
+        return self._page("nodes", [self._shown(node) for node in nodes]) | self._unreachable(zone)
 
     def node(self, zone: str, node_id: str) -> Json:
-        return self._cloud.get(zone, node_id).as_json()
+        return self._shown(self._cloud.get(zone, node_id))
 
     def create(self, zone: str) -> Json:
-        return self._show(self._cloud.create(zone, self._argument("nodeId", "node_id"), self._body()))
+        body = check(self._body(), NODE[self._is_alpha], "node")
+        return self._show(self._cloud.create(zone, self._argument("nodeId", "node_id"), body))
 
     def update(self, zone: str, node_id: str) -> Json:
         mask = set(filter(None, self._argument("updateMask", "update_mask").split(",")))
-        return self._show(self._cloud.update(zone, node_id, mask, self._body()))
+        return self._show(self._cloud.update(zone, node_id, mask, check(self._body(), NODE[self._is_alpha], "node")))
 
     def delete(self, zone: str, node_id: str) -> Json:
         return self._show(self._cloud.delete(zone, node_id))
@@ -104,15 +108,20 @@ class TpuApi:
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
         queued = [resource for resource in self._queue.list_all() if self._is_listed(resource.zone, zone)]
-        page = self._page("queuedResources", [resource.as_json(is_alpha=self._is_alpha) for resource in queued])
+        page = self._page(
+            "queuedResources", [select(resource.as_json(), QUEUED[self._is_alpha]) for resource in queued]
+        )
         return page | self._unreachable(zone)
 
     def queued(self, zone: str, name: str) -> Json:
-        return self._queue.get(zone, name).as_json(is_alpha=self._is_alpha)
+        queued: Json = select(self._queue.get(zone, name).as_json(), QUEUED[self._is_alpha])
+        return queued
 
     def enqueue(self, zone: str) -> Json:
         name = self._argument("queuedResourceId", "queued_resource_id")
-        return self._show(self._queue.create(zone, name, self._body(), is_alpha=self._is_alpha))
+        return self._show(
+            self._queue.create(zone, name, check(self._body(), QUEUED[self._is_alpha], "queued_resource"))
+        )
 
     def delete_queued(self, zone: str, name: str) -> Json:
         return self._show(self._queue.delete(zone, name, force=self._argument("force").lower() == "true"))
@@ -132,6 +141,10 @@ class TpuApi:
     def delete_operation(self, zone: str, name: str) -> Json:
         self._cloud.operations.delete(f"{self._cloud.parent(zone)}/operations/{name}")
         return {}
+
+    def _shown(self, node: Node) -> Json:
+        version = "V2_ALPHA1" if self._is_alpha else "V2"
+        return {**select(node.as_json(), NODE[self._is_alpha]), "apiVersion": version}
 
     def _is_listed(self, zone: str, asked: str) -> bool:
         return zone == asked or (asked == ALL_ZONES and zone not in self._cloud.faults.now.unreachable_zones)

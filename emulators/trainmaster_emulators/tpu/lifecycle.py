@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 from trainmaster_emulators.machines.api_errors import ApiError
+from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
@@ -20,6 +21,7 @@ from trainmaster_emulators.machines.vm_transitions import Timing
 from trainmaster_emulators.realism.profile import Profile
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu.api_errors import TpuError, stockout
+from trainmaster_emulators.tpu.fields import NODE
 from trainmaster_emulators.tpu.hosts import SliceHosts, put_metadata
 from trainmaster_emulators.tpu.nodes import Node, NodeState
 from trainmaster_emulators.tpu.operations import Operation, OperationStore
@@ -121,7 +123,7 @@ class Lifecycle:
                 step()
         except TpuError as error:
             return error
-        return EMPTY if node.deleted else {"@type": NODE_TYPE, **node.as_json()}
+        return EMPTY if node.deleted else {"@type": NODE_TYPE, **select(node.as_json(), NODE[0])}
 
     def _pause(self) -> None:
         time.sleep(self.timing.step_s + self.faults.now.slow_s)

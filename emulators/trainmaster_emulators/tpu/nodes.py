@@ -142,7 +142,6 @@ class Node:
             "labels": dict(self.labels),
             "metadata": dict(self.metadata),
             "serviceAccount": {"email": spec.service_account, "scope": list(spec.scopes)},
-            "apiVersion": "V2",
             **spec.shown,
         }
         if self.queued:

@@ -25,8 +25,6 @@ QUEUED_TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.QueuedResource"
 FLEX_START_MAX: Final = timedelta(days=7)
 """Source: "Request Cloud TPUs using Flex-start"."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.~+%-]+")
-_FIELDS: Final = frozenset({"name", "tpu", "spot", "guaranteed", "queueingPolicy", "reservationName"})
-_ALPHA_FIELDS: Final = frozenset({"provisioningModel", "runDuration"})
 
 
 class QueueState(StrEnum):
@@ -60,11 +58,8 @@ class QueueRequest:
     """The request, which the resource shows."""
 
 
-def parse_queue_request(body: Json, zone_path: str, *, is_alpha: bool) -> QueueRequest:
+def parse_queue_request(body: Json, zone_path: str) -> QueueRequest:
     """Check a create request. Raises the TpuError that Google returns. `zone_path`: `projects/P/locations/ZONE`."""
-    known = _FIELDS | (_ALPHA_FIELDS if is_alpha else frozenset())
-    if unknown := sorted(set(body) - known):
-        raise bad_request(f'Unknown name "{unknown[0]}" at "queued_resource": Cannot find field.')
     if "spot" in body and "guaranteed" in body:
         raise bad_request("Only one tier can be set.")
     node_specs = (body.get("tpu") or {}).get("nodeSpec") or []
@@ -133,11 +128,9 @@ class QueuedResource:
     transition_lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while the state is compared and changed."""
 
-    def as_json(self, *, is_alpha: bool = False) -> Json:
-        hidden: frozenset[str] = frozenset() if is_alpha else _ALPHA_FIELDS
-        shown = {name: value for name, value in self.request.shown.items() if name not in hidden}
+    def as_json(self) -> Json:
         data: Json = {"error": self.error.as_status()} if self.error else {}
         state: Json = {"state": self.state.value, self.state.data: data}
         if self.initiator:
             state["stateInitiator"] = self.initiator
-        return {**shown, "name": self.path, "createTime": timestamp(self.created_at), "state": state}
+        return {**self.request.shown, "name": self.path, "createTime": timestamp(self.created_at), "state": state}

@@ -18,10 +18,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.rest.api_errors import Json
 from trainmaster_emulators.tpu import catalog
 from trainmaster_emulators.tpu.api_errors import TpuError, already_exists, not_found, not_while
 from trainmaster_emulators.tpu.cloud import TpuCloud
+from trainmaster_emulators.tpu.fields import QUEUED
 from trainmaster_emulators.tpu.lifecycle import EMPTY
 from trainmaster_emulators.tpu.nodes import Node, NodeState, parse_node_spec
 from trainmaster_emulators.tpu.operations import Operation
@@ -58,10 +60,10 @@ class TpuQueue:
         with self._lock:
             return [self._queued[path] for path in sorted(self._queued)]
 
-    def create(self, zone: str, name: str, body: Json, *, is_alpha: bool) -> Operation:
+    def create(self, zone: str, name: str, body: Json) -> Operation:
         catalog.check_zone(zone)
         check_name(name)
-        request = parse_queue_request(body, self._cloud.parent(zone), is_alpha=is_alpha)
+        request = parse_queue_request(body, self._cloud.parent(zone))
         parse_node_spec(request.node, zone, self._cloud.project.default_account)
         queued = QueuedResource(self._path(zone, name), zone, request)
         with self._lock:
@@ -101,7 +103,7 @@ class TpuQueue:
     def _run(self, queued: QueuedResource, operation: Operation) -> None:
         self._pause()
         self._enter(queued, QueueState.WAITING, only_if=QueueState.CREATING)
-        self._cloud.operations.finish(operation, {"@type": QUEUED_TYPE, **queued.as_json()})
+        self._cloud.operations.finish(operation, {"@type": QUEUED_TYPE, **select(queued.as_json(), QUEUED[0])})
         try:
             self._wait_for_capacity(queued)
             node = self._create_node(queued)

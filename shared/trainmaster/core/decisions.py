@@ -86,6 +86,7 @@ class Reason(StrEnum):
     QUEUED = "queued"
     NEVER_ANY_CAPACITY = "never_any_capacity"
     BLOCKED = "blocked"
+    OUT_OF_REACH = "out_of_reach"
     DENIED = "denied"
     MAX_RUNNING_TIME = "max_running_time"
     MAX_WAIT_TIME = "max_wait_time"

@@ -42,11 +42,17 @@ def object_status(bucket: str, name: str) -> int:
         return error.code
 
 
+def is_first(name: str) -> bool:
+    """Return True once on each VM: a round starts the programs of all VMs again."""
+    marker = Path.home() / name
+    was_there = marker.exists()
+    marker.touch()
+    return not was_there
+
+
 def kill_once(task: dict) -> None:
     """Kill this process in the first incarnation of worker 0, as a crash of native code would."""
-    marker = Path.home() / "killed"
-    if (task["type"], task["index"]) == ("worker", 0) and not marker.exists():
-        marker.touch()
+    if (task["type"], task["index"]) == ("worker", 0) and is_first("killed"):
         print("killing myself with SIGKILL", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -60,7 +66,8 @@ def main() -> None:
     bucket, _, folder = options.job_dir[len("gs://") :].partition("/")
     folder = folder.rstrip("/")
     if task["index"] == 0 and task["type"] in ("chief", "master"):
-        print(f"smoke-line {options.mark}", flush=True)
+        if is_first("printed"):
+            print(f"smoke-line {options.mark}", flush=True)
         print(f"smoke-fact missing_object {object_status(bucket, f'{folder}/no-such-object')}", flush=True)
         print(f"smoke-fact missing_job_file {object_status(bucket, 'jobs/no-such-file.yaml')}", flush=True)
     time.sleep(POLL_S)

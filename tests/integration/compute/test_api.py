@@ -22,7 +22,7 @@ def bulk(names: list[str], **changes: Any) -> compute_v1.BulkInsertInstanceResou
     return compute_v1.BulkInsertInstanceResource(
         {
             "count": len(names),
-            "per_instance_properties": {name: {"name": name} for name in names},
+            "per_instance_properties": {name: {} for name in names},
             "instance_properties": properties,
             **changes,
         }

@@ -21,7 +21,7 @@ _TOLERATED: Final = {
     ("tpu.projects.locations.nodes.create", "node_id"),
     ("tpu.projects.locations.queuedResources.create", "queued_resource_id"),
 }
-"""Method and parameter: names that Google's generated clients send and Google's servers accept."""
+"""Method and parameter or field: names that Google's clients send and Google's servers accept."""
 _ANY: Final = re.compile(r".*", re.DOTALL)
 _FORMATS: Final = {
     "int64": (re.compile(r"-?\d+"), "is not int64"),
@@ -166,7 +166,7 @@ class Schema:
         for name, item in value.items():
             field = known.get(name, schema.get("additionalProperties"))
             if field is None:
-                if name != "@type":
+                if name != "@type" and (self._method_id, name) not in _TOLERATED:
                     yield f"{at}: there is no field {name}"
             elif self._is_request and _is_output_only(field) and item not in ("", 0, [], {}):
                 yield f"{at}.{name}: is output only"

@@ -1,5 +1,5 @@
-"""The pytest plugin: check each HTTP exchange of the test process. A test of `ENFORCED` in which one does not conform
-fails; the differences of other tests are listed at the end.
+"""The pytest plugin: check each HTTP exchange of the test process. A test in which one does not conform fails,
+unless it has the marker `nonconforming` with the reason.
 
 Recorded are the calls of `requests`, through which Google's REST clients and the project's own sessions send, also to
 emulators in other processes; and what werkzeug's servers in this process answer, whoever calls them. At the end, the
@@ -24,19 +24,11 @@ from werkzeug.serving import BaseWSGIServer
 
 from tests.support.conformance.checker import Exchange, check
 
-ENFORCED: Final = (
-    "tests/contract/compute_fleet",
-    "tests/integration/tpu",
-    "tests/integration/cli/test_doctor_on_google",
-)
-"""Tests whose exchanges all conform. Add what has been seen to conform."""
 BODY_BYTES_MAX: Final = 1 << 20
 _check = lru_cache(maxsize=2000)(check)
 _lock = threading.Lock()
 _exchanges: list[Exchange] = []
 _methods: Counter[str] = Counter()
-_differences: Counter[str] = Counter()
-"""Faults of tests that need not conform yet → number of these tests."""
 _spent_s: list[float] = []
 """Processor time of the checks."""
 
@@ -129,11 +121,7 @@ def conformance(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the test if an exchange since its start does not conform to Google's documents."""
     yield
     faults = check_recorded()
-    if not faults:
-        return
-    if not request.node.nodeid.startswith(ENFORCED):
-        _differences.update(faults)
-    elif request.node.get_closest_marker("nonconforming") is None:
+    if faults and request.node.get_closest_marker("nonconforming") is None:
         pytest.fail("\n".join(["calls or answers that Google's documents do not have:", *faults]), pytrace=False)
 
 
@@ -141,14 +129,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hand the counts of a worker to the main process."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["conformance"] = (dict(_methods), dict(_differences), sum(_spent_s))
+        output["conformance"] = (dict(_methods), sum(_spent_s))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    counts, differences, spent_s = getattr(node, "workeroutput", {}).get("conformance", ({}, {}, 0.0))
+    counts, spent_s = getattr(node, "workeroutput", {}).get("conformance", ({}, 0.0))
     _methods.update(counts)
-    _differences.update(differences)
     _spent_s.append(spent_s)
 
 
@@ -161,5 +148,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"{counted.total()} exchanges of {len(counted)} methods ({words}), checked in {sum(_spent_s):.1f} s"
         )
-        for difference, tests in _differences.most_common():
-            terminalreporter.write_line(f"different in {tests} tests: {difference}")

@@ -19,6 +19,7 @@ from trainmaster.core.events.job_events import (
     LabelsChanged,
     ProvisioningStarted,
     VmsNotCreated,
+    VmsOutOfReach,
     VmsQueued,
 )
 from trainmaster.core.events.reads import Reads
@@ -75,6 +76,7 @@ __all__ = [
     "VmReady",
     "VmRef",
     "VmsNotCreated",
+    "VmsOutOfReach",
     "VmsQueued",
 ]
 
@@ -84,6 +86,7 @@ JobEvent = (
     | AllReady
     | MemberMissing
     | VmsNotCreated
+    | VmsOutOfReach
     | VmsQueued
     | CancelRequested
     | LabelsChanged

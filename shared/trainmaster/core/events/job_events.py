@@ -150,6 +150,21 @@ class VmsQueued(JobEventBase):
 
 
 @dataclass(frozen=True, slots=True)
+class VmsOutOfReach(JobEventBase):
+    """Google cannot reach the zone of the job's VMs, or refuses calls about them. Recorded once an hour."""
+
+    job_id: str
+    problem: str
+    """What Google does not do, as the beginning of a sentence."""
+    at: datetime
+    kind: Literal["vms_out_of_reach"] = "vms_out_of_reach"
+
+    @property
+    def key(self) -> str:
+        return f"out-of-reach-{self.at:%Y%m%d%H}"
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested(JobEventBase):
     """A user, or the tuning job of a trial, requested that the job be cancelled."""
 

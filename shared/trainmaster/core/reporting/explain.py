@@ -78,8 +78,9 @@ def concerns(entry: LedgerEntry, replica_id: ReplicaId) -> bool:
 
 
 def is_news(entry: LedgerEntry) -> bool:
-    """Whether the entry changed something, or reports that the job waits in Cloud TPU's queue."""
-    return not isinstance(entry.decision.action, Ignore) or entry.decision.reason is Reason.QUEUED
+    """Whether the entry changed something, or reports what the job waits for."""
+    decision = entry.decision
+    return not isinstance(decision.action, Ignore) or decision.reason in (Reason.QUEUED, Reason.OUT_OF_REACH)
 
 
 def final_entry(job: Job, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:

@@ -108,7 +108,7 @@ def _is_repeated(decision: Decision) -> bool:
 def _messages(decision: Decision) -> Iterator[tuple[Severity, str]]:
     """Yield severity and text of each line about the decision."""
     match decision.action:
-        case Ignore() if decision.reason is Reason.QUEUED:
+        case Ignore() if decision.reason in (Reason.QUEUED, Reason.OUT_OF_REACH):
             yield from _info(decision.text)
         case Ignore() | RecordMeasurements():
             return  # measurements are in the program's own output

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, Ignore, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
-from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
+from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsOutOfReach, VmsQueued
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import (
@@ -58,6 +58,11 @@ def judge_vms_queued(state: State, event: VmsQueued, now: datetime) -> Decision:
         return _no_longer_requested(event)
     text = f"{event.requested} waits in Cloud TPU's queue in {event.zone}."
     return Decision(Rule.CAPACITY, Reason.QUEUED, text, Ignore())
+
+
+def judge_vms_out_of_reach(state: State, event: VmsOutOfReach, now: datetime) -> Decision:
+    text = f"{event.problem}: changes of this job's VMs wait until that ends."
+    return Decision(Rule.CAPACITY, Reason.OUT_OF_REACH, text, Ignore())
 
 
 def provisioning_deadline(job: Job) -> datetime | None:

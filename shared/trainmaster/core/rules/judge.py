@@ -34,12 +34,13 @@ from trainmaster.core.events import (
     VmLost,
     VmReady,
     VmsNotCreated,
+    VmsOutOfReach,
     VmsQueued,
 )
 from trainmaster.core.model.job import State
 from trainmaster.core.model.members import current_incarnation, is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
-from trainmaster.core.rules.capacity import judge_vms_not_created, judge_vms_queued
+from trainmaster.core.rules.capacity import judge_vms_not_created, judge_vms_out_of_reach, judge_vms_queued
 from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
 from trainmaster.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
 from trainmaster.core.rules.member_exit import judge_member_exit, judge_missing_member, judge_primary_success
@@ -65,6 +66,7 @@ LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
     AllReady: judge_all_ready,
     MemberMissing: judge_missing_member,
     VmsNotCreated: judge_vms_not_created,
+    VmsOutOfReach: judge_vms_out_of_reach,
     VmsQueued: judge_vms_queued,
     CancelRequested: judge_cancel,
     DeadlinePassed: judge_deadline,

@@ -14,6 +14,7 @@ from trainmaster.core.events import (
     VmLost,
     VmRef,
     VmsNotCreated,
+    VmsOutOfReach,
     VmsQueued,
 )
 from trainmaster.core.model.gang import required_replicas
@@ -77,6 +78,13 @@ def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
             at=deps.clock(),
         )
         record(queued, deps)
+
+
+def record_out_of_reach(job_id: str, problem: str, deps: Deps) -> None:
+    """Record once an hour that Google cannot reach the job's zone, or refuses calls about its VMs."""
+    event = VmsOutOfReach(job_id, problem, deps.clock())
+    if deps.store.entry(job_id, event.key) is None:  # a read is cheaper than another commit each minute
+        record(event, deps)
 
 
 def record_unreachable_zone(steps: Steps, job: Job, deps: Deps) -> bool:

@@ -34,12 +34,17 @@ from trainmaster.core.reconcile.plan import plan
 from trainmaster.core.reconcile.steps import Direct, Readiness, Steps
 from trainmaster.core.rules.evidence import round_key
 from trainmaster.core.timeouts import READY_WAIT_MAX
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
-from trainmaster.flows.provisioning.execute_steps import execute_step, record_queued_vms, record_unreachable_zone
+from trainmaster.flows.provisioning.execute_steps import (
+    execute_step,
+    record_out_of_reach,
+    record_queued_vms,
+    record_unreachable_zone,
+)
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.heartbeats import find_silent, suspend_timeouts
 from trainmaster.flows.provisioning.measurements import record_measurements
@@ -86,8 +91,10 @@ def reconcile(request: ProvisionRequest, fleet_deps: FleetDeps, deps: Deps, mess
     delivery = _Delivery(request, fleet_deps, deps, lease, now, expires_at)
     try:
         delivery.run()
-    except Exception:
+    except Exception as error:
         delivery.release_quietly()
+        if isinstance(error, RefusedError):
+            record_out_of_reach(request.job_id, str(error), deps)
         raise
 
 

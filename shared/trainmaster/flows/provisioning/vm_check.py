@@ -17,25 +17,31 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.attention import CHANGING, are_vms_expected, needs_reconciliation
-from trainmaster.errors import TemporaryError
+from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.provisioning import orphans
+from trainmaster.flows.provisioning.execute_steps import record_out_of_reach
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
 from trainmaster.ports import Fleet, reached
 
+RunAll = Callable[[Sequence[Callable[[], None]]], None]
 _log = logging.getLogger(__name__)
 
 
-def handle(
-    fleet: Fleet, deps: Deps, times: orphans.OrphanTimes, run_all: Callable[[Sequence[Callable[[], None]]], None]
-) -> None:
+def handle(fleet: Fleet, deps: Deps, times: orphans.OrphanTimes, run_all: RunAll) -> None:
     """List and compare once. `run_all` is explained at `trainmaster.flows.provisioning.fleet_deps.FleetDeps`."""
-    listed, unreachable = _list(fleet, deps)
+    try:
+        listed, unreachable = _list(fleet, deps)
+    except RefusedError as error:
+        _record_out_of_reach(deps.store.survey_live_jobs().jobs, str(error), deps, run_all)
+        raise
     live = deps.store.survey_live_jobs()
-    if unreachable:
-        _log.warning("Google cannot reach %s: VMs there are not checked", ", ".join(unreachable))
     visible_jobs = [job for job in live.jobs if job.zone not in unreachable]
+    for zone in unreachable:
+        _log.warning("Google cannot reach %s: VMs there are not checked", zone)
+        jobs = [job for job in live.jobs if job.zone == zone]
+        _record_out_of_reach(jobs, f"Google cannot reach {zone}", deps, run_all)
     _request_reconciliations(visible_jobs, listed, deps, run_all)
     orphans.handle(listed, live.job_ids, fleet, deps, times, run_all)
 
@@ -51,11 +57,16 @@ def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, 
         return reached(lambda: fleet.list_all(zones))
 
 
+def _record_out_of_reach(jobs: Iterable[Job], problem: str, deps: Deps, run_all: RunAll) -> None:
+    """Record it for the jobs that have run. The others go on to another zone, or record why they have no VMs."""
+    run_all([partial(record_out_of_reach, job.job_id, problem, deps) for job in jobs if job.started_at is not None])
+
+
 def _request_reconciliations(
     live_jobs: Iterable[Job],
     listed: Iterable[LabelledVm],
     deps: Deps,
-    run_all: Callable[[Sequence[Callable[[], None]]], None],
+    run_all: RunAll,
 ) -> None:
     """Request a reconciliation of each running job whose VMs differ.
 

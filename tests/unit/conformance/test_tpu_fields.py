@@ -1,0 +1,48 @@
+"""The emulator of Cloud TPU has the fields of each version of the API, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.conformance.documents import Json, document
+from trainmaster_emulators.machines.field_mask import Mask, select
+from trainmaster_emulators.tpu.api_errors import TpuError
+from trainmaster_emulators.tpu.fields import NODE, QUEUED, check
+
+OPAQUE = {"state", "upcomingMaintenance", "symptoms", "spot", "error"}
+"""Messages that the emulator does not look into."""
+
+
+def fields_of(mask: Mask, at: str = "") -> Iterator[str]:
+    for name, nested in mask.items():
+        yield f"{at}{name}"
+        yield from fields_of(nested, f"{at}{name}.")
+
+
+def documented(schemas: Json, name: str, at: str = "") -> Iterator[str]:
+    for field, schema in schemas[name]["properties"].items():
+        yield f"{at}{field}"
+        reference = (schema.get("items") or schema).get("$ref")
+        if reference and field not in OPAQUE:
+            yield from documented(schemas, reference, f"{at}{field}.")
+
+
+@pytest.mark.parametrize(("kind", "masks"), [("Node", NODE), ("QueuedResource", QUEUED)])
+@pytest.mark.parametrize("api", ["tpu.v2", "tpu.v2alpha1"])
+def test_version_has_the_documented_fields(kind: str, masks: tuple[Mask, Mask], api: str) -> None:
+    mask = masks[api == "tpu.v2alpha1"]
+    assert sorted(fields_of(mask)) == sorted(documented(document(api)["schemas"], kind))
+
+
+def test_fields_of_the_alpha_version_are_refused_and_hidden_at_every_depth() -> None:
+    node = {"labels": {"autocheckpointEnabled": "a"}, "schedulingConfig": {"spot": True}}
+    alpha_node = {**node, "autocheckpointEnabled": True, "schedulingConfig": {"spot": True, "reservationName": "r"}}
+    alpha = {"tpu": {"nodeSpec": [{"nodeId": "q", "node": alpha_node}]}, "runDuration": {"maxRunDuration": "1s"}}
+    assert check(alpha, QUEUED[1], "queued_resource") == alpha
+    assert select(alpha, QUEUED[0]) == {"tpu": {"nodeSpec": [{"nodeId": "q", "node": node}]}}
+    with pytest.raises(TpuError, match='Unknown name "runDuration" at "queued_resource"'):
+        check({"runDuration": {}}, QUEUED[0], "queued_resource")
+    with pytest.raises(TpuError, match=r'reservationName" at "queued_resource\.tpu\.nodeSpec\.node\.schedulingConfig"'):
+        check({"tpu": alpha["tpu"]}, QUEUED[0], "queued_resource")

@@ -1,0 +1,132 @@
+"""Ten minutes in which Google cannot be reached or refuses calls, while a job runs.
+
+No VM is lost, doubled or left behind, and the job goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+from tests.support.jobs import CHIEF, WORKER_0
+from tests.support.world import World
+from tests.unit.flows.sweep_helpers import make_orphans, orphan_vms, search_orphans, sweep
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import CancelRequested, CapacityErrorKind
+from trainmaster.core.reporting.explain import shown_entries
+from trainmaster.errors import RefusedError, TemporaryError
+from trainmaster.flows.commit.record import record
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.ports import NotCreated
+
+ZONES: Final = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
+CALLS: Final = ("list_vms", "list_all", "create", "delete", "write_directive", "last_heartbeat")
+REFUSED: Final = "Google refuses the call, which an operator can repair: 403: compute.instances.list"
+BLOCKED: Final = NotCreated(CapacityErrorKind.BLOCKED, "403", "compute.instances.create")
+
+Outage = Callable[[pytest.MonkeyPatch, MemoryFleet], None]
+
+
+def unreachable(*zones: str) -> Outage:
+    return lambda patch, fleet: patch.setattr(fleet, "unreachable_zones", set(zones))
+
+
+def failing(error: type[Exception], *calls: str) -> Outage:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error(REFUSED)
+
+    def begin(patch: pytest.MonkeyPatch, fleet: MemoryFleet) -> None:
+        for call in calls:
+            patch.setattr(fleet, call, fail)
+
+    return begin
+
+
+OUTAGES: Final[Mapping[str, Outage]] = {
+    "a zone": unreachable(ZONES[0]),
+    "all zones of the region": unreachable(*ZONES),
+    "the API answers nothing": failing(TemporaryError, *CALLS),
+    "the API is disabled": failing(RefusedError, *CALLS),
+    **{f"{call} is refused": failing(RefusedError, call) for call in CALLS},
+    "inserts are blocked": lambda patch, fleet: patch.setattr(fleet, "create", lambda *_: BLOCKED),
+}
+
+
+def deliver_for_ten_minutes(world: World) -> None:
+    """Run the sweep each minute, as its deliveries are repeated while they fail."""
+    for _ in range(10):
+        for step in (sweep, search_orphans):
+            with suppress(TemporaryError):
+                step(world)
+
+
+@pytest.mark.parametrize("outage", OUTAGES.values(), ids=OUTAGES.keys())
+@pytest.mark.parametrize("is_vm_lost", [False, True], ids=["all VMs run", "a VM is lost"])
+def test_job_goes_on_after_an_outage_of_ten_minutes(
+    running: World, monkeypatch: pytest.MonkeyPatch, outage: Outage, *, is_vm_lost: bool
+) -> None:
+    before = {vm.name: vm for vm in running.vms}
+    if is_vm_lost:
+        running.fleet.vanish(running.vm(WORKER_0).name)
+    with monkeypatch.context() as patch:
+        outage(patch, running.fleet)
+        deliver_for_ten_minutes(running)
+        assert running.state == "RUNNING"
+    running.fleet.unreachable_zones = set()
+    sweep(running, 12)
+    after = {vm.name: vm for vm in running.vms}
+    assert after.keys() == before.keys()
+    replaced = {name for name in after if after[name].instance_id != before[name].instance_id}
+    assert replaced == ({running.vm(WORKER_0).name} if is_vm_lost else set())
+    assert running.job.attempt == 1
+    running.check()
+
+
+@pytest.mark.parametrize("outage", OUTAGES.values(), ids=OUTAGES.keys())
+def test_nothing_is_left_of_a_job_that_is_cancelled_in_an_outage(
+    running: World, monkeypatch: pytest.MonkeyPatch, outage: Outage
+) -> None:
+    make_orphans(running)
+    with monkeypatch.context() as patch:
+        outage(patch, running.fleet)
+        record(CancelRequested("digits_1", "me", running.now), running.deps)
+        deliver_for_ten_minutes(running)
+    running.fleet.unreachable_zones = set()
+    sweep(running, 15)
+    assert (running.vms, orphan_vms(running)) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("outage", "words"),
+    [
+        (OUTAGES["a zone"], "Google cannot reach us-central1-a: changes of this job's VMs wait until that ends."),
+        (OUTAGES["list_all is refused"], f"{REFUSED}: changes"),
+        (OUTAGES["list_vms is refused"], f"{REFUSED}: changes"),
+    ],
+)
+def test_why_of_a_running_job_says_once_an_hour_that_its_vms_are_out_of_reach(
+    running: World, monkeypatch: pytest.MonkeyPatch, outage: Outage, words: str
+) -> None:
+    running.fleet.vanish(running.vm(CHIEF).name)
+    with monkeypatch.context() as patch:
+        outage(patch, running.fleet)
+        for _ in range(13):
+            deliver_for_ten_minutes(running)
+    texts = [
+        entry.decision.text
+        for entry, _ in shown_entries(running.ledger, None, everything=False)
+        if entry.decision.reason is Reason.OUT_OF_REACH
+    ]
+    assert [text.startswith(words) for text in texts] == [True] * len(texts)
+    assert 3 <= len(texts) <= 4
+
+
+def test_job_that_moves_on_to_another_zone_has_no_such_entry(world: World) -> None:
+    world.fleet.unreachable_zones = {ZONES[0]}
+    world.submit()
+    world.deliver()
+    sweep(world, 3)
+    assert Reason.OUT_OF_REACH not in {entry.decision.reason for entry in world.ledger}
