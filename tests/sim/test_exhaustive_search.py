@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 
@@ -21,9 +20,7 @@ from trainmaster.simulator.scenarios.generator import JOB_ID, training_job
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No agent reports during an invocation: one count of the ready members is enough."""
-    monkeypatch.setattr("trainmaster.flows.provisioning.reconciliation.READY_WAIT_MAX", timedelta(seconds=0.1))
+def quiet() -> Iterator[None]:
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
