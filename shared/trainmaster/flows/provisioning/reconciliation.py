@@ -127,6 +127,9 @@ class _Delivery:
             if not self._extend_lease():
                 return  # the lease expired, and another delivery has taken it
             loaded = self.loaded or self._load()
+            if is_start_missed(loaded.state):
+                start_if_all_ready(loaded.state.job, self.deps)
+                loaded = self._load()
             if (job := loaded.state.job).tuning is not None:  # it has no VMs, but its trials have
                 if self.request.entry_key is None:
                     record_measurements(job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps)
@@ -157,9 +160,6 @@ class _Delivery:
         loaded = self.deps.store.load_attempt(self.request.job_id)
         if loaded is None:
             raise PermanentError(f"there is no job {self.request.job_id}")
-        if is_start_missed(loaded.state):
-            start_if_all_ready(loaded.state.job, self.deps)
-            loaded = self.deps.store.load_attempt(self.request.job_id) or loaded
         self.loaded, self.verdict = loaded, ""
         return loaded
 
