@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tests.explorer.programs import DONE, OWN, PEER, STALLED, Program
 from trainmaster.core.actions import Ignore
-from trainmaster.core.events import ReplicaExited
+from trainmaster.core.events import ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.replica import ReplicaState
@@ -71,6 +71,10 @@ class Examiner:
         self.round = Round(FIRST)
         self._given_up: list[ExploredVm] = []
         """VMs that the service has deleted."""
+        self._reported: set[str] = set()
+        """Instance ids of VMs whose agents' reports were recorded."""
+        self._lost: set[str] = set()
+        """Instance ids of VMs whose loss was recorded."""
         self._vms: dict[tuple[ReplicaId, int], list[ExploredVm]] = {}
         self.charges: list[Charge] = []
         self._restarts: Counter[tuple[int, ReplicaId]] = Counter()
@@ -121,6 +125,9 @@ class Examiner:
         if before is None:
             self._job.accept(loaded.state.job.plan)
             return
+        self._reported |= {replica.instance_id for replica in loaded.state.replicas if replica.instance_id}
+        if isinstance(entry.event, VmLost) and not isinstance(entry.decision.action, Ignore):
+            self._lost.add(entry.event.subject.vm.instance_id)
         self._world.log("commit", entry.key, entry.decision.reason.value, "-", entry.decision.text)
         if loaded.state.job.attempt > before.job.attempt and self._is_about_single(entry):
             self.round.is_judged = True  # the round ends with its attempt
@@ -147,7 +154,7 @@ class Examiner:
                 yield Charge("restart", replica.replica_id, named(entry.decision.text))
         if after.job.budgets.reruns_used > before.job.budgets.reruns_used:
             yield Charge("rerun", named(entry.decision.text))
-        has_failed = after.job.state is JobState.FAILED and not before.job.state.is_terminal
+        has_failed = after.job.state is JobState.FAILED and not before.job.state.is_terminal and not after.job.tuning
         if has_failed and (culprit := named(after.job.error_message or "")) and entry.decision.rule != 5:
             yield Charge("fail", culprit)
 
@@ -204,13 +211,19 @@ class Examiner:
         ends = [program for program in self._programs_of_round() if program.ended_s is not None]
         own = [program for program in ends if program.replica_id == charge.replica_id and program.cause == OWN]
         faults = self._faults_of_round(ends)
-        began = {
-            program.agent.vm for program in self._programs_of_round()
-        }  # in the first round, members come one by one
-        machine = [at_s for at_s, vm, kind in faults if kind in HARD and (self.round.key != FIRST or vm in began)]
+        began = {program.agent.vm: program.started_s for program in self._programs_of_round()}
+        machine = {
+            vm.instance_id
+            for at_s, vm, kind in faults
+            if kind in HARD and self._is_known(vm, began) and own and at_s < (own[0].ended_s or 0)
+            if kind != "unkillable" or at_s > began.get(vm, 0)  # a reboot repaired it
+        }
         if self._is_repeated(charge, ends):
             return
-        if own and any(at_s < (own[0].ended_s or 0) for at_s in machine):
+        unfound = {vm.instance_id for vm in self._given_up} - self._lost
+        if machine and machine <= unfound:  # it hung, and the job moved to another zone before its silence was found
+            self._world.notes["the evidence was lost"] += 1
+        elif machine:
             self._world.violate("F2 charged although a machine had failed before", charge, *self._facts(ends))
         elif not own and any(program.root and program.root.is_hidden for program in ends):
             self._world.notes["the evidence was lost"] += 1
@@ -220,6 +233,11 @@ class Examiner:
             self._world.violate("F2 innocent charged", charge, *self._facts(ends))
         elif charge.named and charge.named != charge.replica_id:
             self._world.violate("false why", charge)
+
+    def _is_known(self, vm: ExploredVm, began: Mapping[ExploredVm, float]) -> bool:
+        """Whether the machine took part, as far as the service can know: in the first round, members come one by one,
+        and one that vanishes before its report has never been there."""
+        return self.round.key != FIRST or (vm in began and vm.instance_id in self._reported)
 
     def _facts(self, ends: list[Program]) -> list[str]:
         """Return what happened in the round, for a message."""

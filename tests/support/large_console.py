@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -23,6 +23,7 @@ from trainmaster.console.sign_in import LoopbackSignIn
 from trainmaster.console.web import create_app
 from trainmaster.core.model.job import tuning_of
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState
+from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.flows import provision, replica_exit, submit, vm_ready
 from trainmaster.flows.job_creation.deps import CreationDeps
@@ -130,28 +131,35 @@ class LargeConsole:
         submit.handle(json.dumps({"jobId": job_id, **spec}).encode(), f"bench:{job_id}", self.deps)
 
     def run(self, job_id: str, replicas: int, incidents: int) -> None:
-        """Submit a job, let all of its replicas run, and end the programs of some of them with status 1."""
+        """Submit a job, let all of its replicas run, and let as many rounds end by the failure of one member."""
         self.submit(job_id, job_spec(replicas))
         fleet = FleetDeps(self.fleet, FixedAddresses(), "my-project", {}, _run_in_sequence)
-        provision.handle(internal_requests.ProvisionRequest(job_id), fleet, self.deps)
+        request = internal_requests.ProvisionRequest(job_id)
+        provision.handle(request, fleet, self.deps)
         loaded = self.store.load_attempt(job_id)
         if loaded is None:
             raise LookupError(job_id)
         ids = [replica.replica_id for replica in loaded.state.replicas]
-        for replica_id in ids:
-            self._send(job_id, vm_name(job_id, replica_id), exits=False)
+        names = {vm_name(job_id, replica_id) for replica_id in ids}
+        self._send(job_id, names, exits=False)
         for number in range(incidents):
             self.now += timedelta(seconds=20)
-            self._send(job_id, vm_name(job_id, ids[1 + number % (len(ids) - 1)]), exits=True)
-            provision.handle(internal_requests.ProvisionRequest(job_id), fleet, self.deps)
+            self._send(job_id, {vm_name(job_id, ids[1 + number % (len(ids) - 1)])}, exits=True)
+            provision.handle(request, fleet, self.deps)
+            self._send(job_id, names, exits=False)
+            provision.handle(request, fleet, self.deps)
         self.now += timedelta(hours=1)
 
-    def _send(self, job_id: str, name: str, *, exits: bool) -> None:
-        self.now += timedelta(milliseconds=5)
-        vm = next(vm for vm in self.fleet.list_vms(job_id) if vm.name == name)
+    def _send(self, job_id: str, names: Collection[str], *, exits: bool) -> None:
+        for vm in self.fleet.list_vms(job_id):
+            if vm.name in names:
+                self.now += timedelta(milliseconds=5)
+                self._send_about(job_id, vm, exits=exits)
+
+    def _send_about(self, job_id: str, vm: Vm, *, exits: bool) -> None:
         task_type, index = vm.replica_id.task_type, vm.replica_id.index
         if vm.directive is None:
-            raise LookupError(f"{name} has no directive")
+            raise LookupError(f"{vm.name} has no directive")
         message = {
             "version": 1,
             "job_id": job_id,

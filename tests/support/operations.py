@@ -57,7 +57,7 @@ class CountedWorld:
     def __post_init__(self) -> None:
         self._counting = cast(MemoryStore, counting_store(self.store, self.counts))
         self.world.store = self._counting
-        publish, send, sleep = self.world.bus.publish, self.world.send, self.world._sleep
+        publish, send, report = self.world.bus.publish, self.world.send, self.world._report_held
 
         def count(topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
             self.published += 1
@@ -69,13 +69,13 @@ class CountedWorld:
             with self._reading(self._counting):
                 send(kind, replica_id, **more)
 
-        def sleep_uncounted(seconds: float) -> None:
+        def report_uncounted() -> None:
             with self._reading(self.store):
-                sleep(seconds)
+                report()
 
         self.world.bus.publish = count  # type: ignore[method-assign]
         self.world.send = send_counted  # type: ignore[method-assign]
-        self.world._sleep = sleep_uncounted  # type: ignore[method-assign]
+        self.world._report_held = report_uncounted  # type: ignore[method-assign]
 
     @contextmanager
     def _reading(self, store: MemoryStore) -> Iterator[None]:

@@ -33,7 +33,7 @@ from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
-from trainmaster.ports import AdmissionToken, Bus, Loaded, Suggester
+from trainmaster.ports import AdmissionToken, Bus, Loaded, Suggester, ZonesUnreachableError
 
 
 class FixedAddresses:
@@ -128,10 +128,17 @@ class World:
         self.now += timedelta(seconds=seconds)
 
     def _sleep(self, seconds: float) -> None:
-        """Wait. Agents report the held round that they have read."""
         self.wait(seconds)
-        for replica in self.replicas if self.store.load(self.job_id) else ():
-            vm = self.find_vm(replica.replica_id)
+        self._report_held()
+
+    def _report_held(self) -> None:
+        """Let agents report the held round that they have read."""
+        try:
+            vms = {vm.name: vm for vm in self.vms}
+        except ZonesUnreachableError:
+            return
+        for replica in self.replicas if vms and self.store.load(self.job_id) else ():
+            vm = vms.get(vm_name(self.job_id, replica.replica_id))
             is_held = vm is not None and vm.directive is not None and vm.directive.action is DirectiveAction.HOLD
             if is_held and replica.replica_id not in self.silent and not is_ready(self.job, replica):
                 self.send("vm-ready", replica.replica_id)
@@ -155,6 +162,8 @@ class World:
             except TemporaryError:
                 self.wait(10)
                 self._deliver(message)
+            if not self.bus.size:
+                self._report_held()
 
     def _deliver(self, message: Message) -> None:
         match message.topic:

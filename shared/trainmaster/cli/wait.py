@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from trainmaster.cli.output import complain, literal_text, replica_state_word
 from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.members import state_word
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import Store
@@ -86,7 +87,8 @@ class _LineDisplay:
                 self._trials[trial.number] = word
                 complain(f"  trial {trial.number}: {word}")
         for replica in state.replicas:
-            word = f"{replica.state}" + (f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else "")
+            incarnation = f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else ""
+            word = state_word(state.job, replica) + incarnation
             if self._replicas.get(replica.key) != word and not state.job.state.is_terminal:
                 self._replicas[replica.key] = word
                 complain(f"  {replica.replica_id.words}: {word}")
@@ -128,5 +130,5 @@ def _add_replicas(state: State, table: Table) -> None:
         table.add_column(column)
     for replica in state.replicas:
         counts = (replica.incarnation, replica.restarts_used, replica.replaced)
-        word = replica_state_word(replica.state, job_has_ended=state.job.state.is_terminal)
+        word = replica_state_word(state_word(state.job, replica), job_has_ended=state.job.state.is_terminal)
         table.add_row(replica.replica_id.words, word, *map(str, counts))

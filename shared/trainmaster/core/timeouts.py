@@ -49,10 +49,6 @@ pauses between them that is at least six hours: longer than most shortages, and 
 
 # Rule 7: rounds
 
-READY_WAIT_MAX: Final = timedelta(seconds=40)
-"""How long a delivery of `provision` waits until the members of a held round are ready: somewhat longer than the
-slowest stop, 25 s. Later reports request provisioning themselves."""
-
 EARLIER_AGENT_STOP_MAX: Final = 30
 """Seconds after which an agent of an earlier release must have ended its program: 25 s from SIGTERM to SIGKILL, and the
 time until it reads its directive. Agents of this release report it."""

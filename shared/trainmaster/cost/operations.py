@@ -3,8 +3,8 @@
     entry of the ledger       an event was read and judged, and one commit wrote the entry and a document
     entry with effects        one message more to `provision` or `tune`, and its confirmation
     exit without an entry     a member failed after its round had ended: one message, which is only read
-    provisioning              passes read the whole attempt; effects that follow each other closely share a delivery
-    held round                `provision` counts the members that are ready until all are
+    report that is awaited    the replicas that are ready are counted
+    provisioning              a delivery reads the whole attempt once; effects that follow each other closely share one
     accepting, rerunning      write every replica
     sweep                     looks at a running job every minute
 
@@ -13,35 +13,21 @@ A test compares these figures with those that flows on the adapters in memory ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from trainmaster.core.actions import (
-    AcceptJob,
-    BeginPreparing,
-    BeginRound,
-    BeginRunning,
-    MarkReady,
-    RerunJob,
-    StopRound,
-)
+from trainmaster.core.actions import AcceptJob, BeginPreparing, BeginRunning, MarkReady, RerunJob
 from trainmaster.core.events import AllReady, VmReady
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.timeouts import READY_WAIT_MAX
 from trainmaster.cost import operation_prices
 
-SHARED_WITHIN: Final = timedelta(seconds=60)
-"""Effects within this time of each other are provisioned together: `provision` pauses for up to 4 s between passes."""
-SHARED_BY_REPORTS_WITHIN: Final = timedelta(seconds=1)
-"""The same for late reports of members: their delivery makes one pass, which takes up to 0.8 s for 1,000 replicas."""
+SHARED_WITHIN: Final = timedelta(seconds=2)
+"""Effects within this time of each other are provisioned together: a delivery takes about as long."""
 READS_PER_SWEEP: Final = 6
 """Reads per running job and minute. Source: decision 31."""
-POLL_S: Final = (0.1, 1.0)
-"""Bounds of the time between two counts of the ready members, an eighth of the time waited so far: `READY_POLL_S` of
-`trainmaster.flows.provisioning.reconciliation`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +59,23 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
     internal = sum(_is_internal(entry) for entry in entries)
     reruns = sum(isinstance(entry.decision.action, RerunJob) for entry in entries)
     accepted = sum(isinstance(entry.decision.action, AcceptJob) for entry in entries)
-    starting = sum(
-        isinstance(entry.decision.action, MarkReady) and entry.job_state is JobState.PREPARING for entry in entries
+    counting = sum(
+        isinstance(entry.decision.action, MarkReady)
+        and (entry.job_state is JobState.PREPARING or job.plan.is_synchronous)
+        for entry in entries
     )
     unrecorded = _unrecorded_exits(entries)
-    bursts = list(_bursts(with_effects))
-    passes = sum(_passes(burst) for burst in bursts)
+    deliveries = _deliveries(with_effects)
     minutes = (((job.ended_at or now) - job.started_at).total_seconds() / 60) if job.started_at else 0.0
     return Operations(
         reads=2 * (len(entries) + unrecorded)
-        + starting
-        + 3 * len(with_effects)
-        + passes * (size + 1)
-        + 4 * len(bursts)
-        + (_polls(entries) if job.plan.is_synchronous else 0)
+        + counting
+        + 4 * len(with_effects)
+        + deliveries * (size + 5)
         + round(READS_PER_SWEEP * minutes),
-        writes=2 * len(entries) + len(with_effects) + size * accepted + 2 * size * reruns + 2 * len(bursts),
-        deletes=len(bursts) + job.state.is_terminal,
-        invocations=len(entries) - internal + len(with_effects) + unrecorded,
+        writes=2 * len(entries) + len(with_effects) + size * accepted + 2 * size * reruns + deliveries,
+        deletes=deliveries + job.state.is_terminal,
+        invocations=len(entries) - internal + len(with_effects) + unrecorded + sum(map(_is_verdict, entries)),
     )
 
 
@@ -106,70 +91,18 @@ def _unrecorded_exits(entries: Iterable[LedgerEntry]) -> int:
     return len({end.key for end in ends if end is not None} - keys)
 
 
-def _bursts(entries: Iterable[LedgerEntry]) -> Iterator[list[LedgerEntry]]:
-    """Yield the entries in groups that are provisioned together."""
-    burst: list[LedgerEntry] = []
-    for entry in entries:
-        if burst and not _is_shared(entry, burst):
-            yield burst
-            burst = []
-        burst.append(entry)
-    if burst:
-        yield burst
+def _deliveries(entries: Iterable[LedgerEntry]) -> int:
+    """Return how many deliveries of `provision` carried out the effects of these entries.
 
-
-def _is_shared(entry: LedgerEntry, burst: Sequence[LedgerEntry]) -> bool:
-    """Whether the delivery for the burst is still at work. One for a late member ends soon if others are missing."""
-    if not isinstance(entry.decision.action, MarkReady):
-        return entry.at - burst[-1].at <= SHARED_WITHIN
-    waited_since = next(
-        (other.at for other in reversed(burst) if not isinstance(other.decision.action, MarkReady)), None
-    )
-    is_awaited = waited_since is not None and entry.at - waited_since <= READY_WAIT_MAX
-    return is_awaited or entry.at - burst[-1].at <= SHARED_BY_REPORTS_WITHIN
-
-
-def _passes(burst: Iterable[LedgerEntry]) -> int:
-    """Return how often `provision` reads the attempt: once to find that nothing is left to do, and for each change."""
-    of_rounds, of_others = 0, 0
-    for entry in burst:
-        match entry.decision.action:
-            case StopRound() as stop:  # `hold`; and the loss, and the replacement
-                of_rounds += 3 if stop.replacement else 1
-            case BeginRound():  # the verdict, and `run`
-                of_rounds += 2
-            case RerunJob() if isinstance(entry.event, AllReady):  # the verdict, and `hold`
-                of_rounds += 2
-            case AcceptJob() | BeginPreparing() | RerunJob():  # all VMs at once
-                of_others = max(of_others, 1)
-            case MarkReady():  # the verdict follows, or nothing does
-                pass
-            case _:
-                of_others = 3
-    return 1 + of_rounds + of_others
-
-
-def _polls(entries: Iterable[LedgerEntry]) -> int:
-    """Return how often `provision` counted the members that were ready for a held round.
-
-    Reports with effects are those for which no delivery waits.
+    The last report for a held round requests one, which records the verdict.
     """
     count = 0
-    ordered_at: datetime | None = None
-    waited_s = 0.0
+    last: datetime | None = None
     for entry in entries:
-        action = entry.decision.action
-        if isinstance(action, StopRound | BeginRound | RerunJob):
-            count += _polls_within(waited_s)
-            ordered_at, waited_s = None if isinstance(action, BeginRound) else entry.at, 0.0
-        elif isinstance(action, MarkReady) and not entry.effects and ordered_at is not None:
-            waited_s = (entry.at - ordered_at).total_seconds()
-    return count + _polls_within(waited_s)
-
-
-def _polls_within(waited_s: float) -> int:
-    count, passed_s = 0, 0.0
-    while passed_s < waited_s:
-        passed_s += min(max(POLL_S[0], passed_s / 8), POLL_S[1])
-        count += 1
+        count += _is_verdict(entry) or last is None or entry.at - last > SHARED_WITHIN
+        last = entry.at
     return count
+
+
+def _is_verdict(entry: LedgerEntry) -> bool:
+    return isinstance(entry.event, AllReady) and entry.event.round > 0

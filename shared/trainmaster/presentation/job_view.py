@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, public_id
+from trainmaster.core.model.members import state_word
 from trainmaster.core.model.plan import BuiltInAlgorithm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
@@ -174,7 +175,7 @@ def _replica_view(job: Job, replica: Replica) -> View:
     return {
         "taskType": replica.replica_id.task_type.value,
         "taskIndex": replica.replica_id.index,
-        "state": replica.state.value,
+        "state": state_word(job, replica),
         "incarnation": replica.incarnation,
         "vm": vm_name(job.job_id, replica.replica_id),
         "vmGeneration": replica.vm_generation,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
 
 import pytest
 
@@ -129,13 +129,12 @@ def test_one_more_failure_costs_what_is_counted_for_it(size: int) -> None:
     more = computed(counted)
     assert more.reads - estimate.reads == pytest.approx(counted.counts.reads - reads, rel=TOLERANCE)
     assert more.writes - estimate.writes == pytest.approx(counted.store.writes - writes, rel=TOLERANCE)
-    assert more.invocations - estimate.invocations == 2 * size + 2, "exits, reports, and two requests"
+    assert more.invocations - estimate.invocations == 2 * size + 3, "exits, reports, and requests"
 
 
-@pytest.mark.parametrize("gap_s", [5, 70])
-def test_members_that_report_late_request_a_provisioning_each(gap_s: float) -> None:
-    counted = started(20)
-    late = replicas(20)[10:]
+def report_late(counted: CountedWorld, size: int, gap_s: float = 5.0) -> None:
+    """A program fails, and the set-up of each member takes long."""
+    late = replicas(size)
     counted.world.silent.update(late)
     counted.world.wait(1000)
     counted.send("replica-exit", CHIEF, cause="process", exit_status=1)
@@ -144,25 +143,39 @@ def test_members_that_report_late_request_a_provisioning_each(gap_s: float) -> N
         counted.world.wait(gap_s)
         counted.send("vm-ready", replica_id)
         counted.deliver()
+    counted.world.silent.clear()
     assert not counted.world.job.round.is_held
+
+
+@pytest.mark.parametrize("gap_s", [5, 70])
+def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> None:
+    counted = started(20)
+    report_late(counted, 20, gap_s)
     assert_agree(counted)
 
 
-def test_provision_counts_ready_members_more_often_the_longer_they_take() -> None:
-    counted = started(8)
-    slow = replicas(8)[5]
-    counted.world.silent.add(slow)
-    sleep, stopped_at = counted.world._sleep, counted.world.now + timedelta(seconds=1020)
-
-    def sleep_until_stopped(seconds: float) -> None:
-        if counted.world.now >= stopped_at:
-            counted.world.silent.clear()
-        sleep(seconds)
-
-    counted.world._sleep = sleep_until_stopped  # type: ignore[method-assign]
-    fail(counted, replicas(8)[:1])
-    assert counted.counts.reads_by_call["count_ready_for"] > 30
-    assert_agree(counted)
+@pytest.mark.parametrize(
+    ("happen", "reads", "writes"),
+    [
+        (lose_a_vm, (24, 7), (9, 2)),
+        (lambda counted, size: lose_a_vm(counted, size, boots_s=90), (24, 7), (9, 2)),
+        (lambda counted, size: fail(counted, replicas(size)[:1]), (25, 5), (9, 2)),
+        (lambda counted, size: fail(counted, replicas(size)), (24, 7), (9, 2)),
+        (report_late, (24, 5), (9, 2)),
+        (end, (6, 8), (3, 3)),
+    ],
+    ids=["loss", "slow replacement", "failure", "all fail", "late reports", "end"],
+)
+@pytest.mark.parametrize("size", [5, 40])
+def test_gang_costs_exactly_this_much_per_member(
+    happen: Callable[[CountedWorld, int], None], reads: tuple[int, int], writes: tuple[int, int], size: int
+) -> None:
+    """A constant, and per member: two reads of an exit; two of a report, and a count; two of the whole attempt."""
+    counted = started(size)
+    before = counted.counts.reads, counted.store.writes
+    happen(counted, size)
+    costs = (counted.counts.reads - before[0], counted.store.writes - before[1])
+    assert costs == (reads[0] + reads[1] * size, writes[0] + writes[1] * size), counted.counts.reads_by_call
 
 
 def test_operations_of_a_job_of_20_replicas_cost_less_than_a_cent() -> None:

@@ -43,12 +43,12 @@ def test_ready_report_of_a_preparing_job_costs_one_read_one_commit_and_one_count
     assert calls_of(world, "vm-ready") == {"load": 1, "commit": 1, "count_ready": 1}
 
 
-def test_ready_report_of_a_running_job_costs_one_read_and_one_commit(world: World) -> None:
+def test_ready_report_for_a_held_round_costs_one_read_one_commit_and_one_count(world: World) -> None:
     world.report_all_ready()
     world.silent.add(WORKER_0)
     world.exit_program(WORKER_0)
     world.deliver()
-    assert calls_of(world, "vm-ready") == {"load": 1, "commit": 1}
+    assert calls_of(world, "vm-ready") == {"load": 1, "commit": 1, "count_ready_for": 1}
 
 
 def test_exit_zero_of_a_running_job_costs_one_read_and_one_commit(world: World) -> None:

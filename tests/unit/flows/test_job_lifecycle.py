@@ -118,6 +118,8 @@ def test_job_that_fails_for_good_does_not_wait_for_vms_that_never_reported(world
     world.silent |= {WORKER_0, WORKER_1}
     world.exit_program(CHIEF, 137, out_of_memory=True)
     world.deliver()
+    world.sweep()
+    world.deliver()
     assert world.state == "FAILED"
 
 

@@ -56,6 +56,7 @@ def test_vm_preempted_before_its_agents_first_report_is_replaced(world: World) -
     world.submit()
     world.deliver()
     old = world.vm(WORKER_0)
+    world.silent.add(WORKER_0)
     world.fleet.stop(old.name)
     deliver_entry(world, audit_log_entry(old, "preempted"))
     world.deliver()

@@ -18,6 +18,7 @@ from trainmaster.core.actions import MarkReady
 from trainmaster.core.decisions import Rule
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import state_word
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
@@ -89,7 +90,7 @@ class JobMonitor:
         if word != self._state:
             self._state = word
             self.report.line("job", f"{self.job_id} is {word}", COLOURS.get(word, "bold"))
-        replicas = "  ".join(map(_describe, state.replicas))
+        replicas = "  ".join(_describe(state.job, replica) for replica in state.replicas)
         if replicas != self._replicas and not state.job.state.is_terminal:
             self._replicas = replicas
             self.report.line("replicas", replicas, "dim")
@@ -132,6 +133,6 @@ class JobMonitor:
         return lines
 
 
-def _describe(replica: Replica) -> str:
+def _describe(job: Job, replica: Replica) -> str:
     incarnation = f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else ""
-    return f"{replica.replica_id.words} {replica.state}{incarnation}"
+    return f"{replica.replica_id.words} {state_word(job, replica)}{incarnation}"

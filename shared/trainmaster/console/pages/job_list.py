@@ -140,6 +140,8 @@ def situation(job: Job, wait: Wait | None) -> str:
         errors = job.placement.round
         problem = f" (the last one: {job.placement.problem})" if job.placement.problem else ""
         return f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested in {job.zone}."
+    if job.round.is_held and not job.state.is_terminal:
+        return f"round {job.round.number} waits for its members"
     return f"attempt {job.attempt}" if job.attempt > 1 and not job.state.is_terminal else ""
 
 

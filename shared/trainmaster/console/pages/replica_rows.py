@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trainmaster.core.model.job import RESTARTS_MAX, State
+from trainmaster.core.model.members import state_word
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm_names import vm_name
@@ -35,7 +36,7 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
     return tuple(
         ReplicaRow(
             replica.replica_id,
-            "ended" if has_ended and replica.state != "COMPLETED" else replica.state.lower(),
+            "ended" if has_ended and replica.state != "COMPLETED" else state_word(state.job, replica).lower(),
             replica.incarnation,
             vm_name(state.job.job_id, replica.replica_id),
             replica.vm_generation,

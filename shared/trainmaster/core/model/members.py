@@ -37,6 +37,14 @@ def is_ready(job: Job, replica: Replica) -> bool:
     return replica.state is ReplicaState.RUNNING and replica.incarnation == current_incarnation(job, replica)
 
 
+def state_word(job: Job, replica: Replica) -> str:
+    """Return the replica's state as users see it. While its round is held, a member is STOPPING until its agent reports
+    that nothing older runs, and then HELD: it waits for the others."""
+    if replica.state is not ReplicaState.RUNNING or job.state.is_terminal or not is_held(job, replica.replica_id):
+        return replica.state.value
+    return "HELD" if is_ready(job, replica) else "STOPPING"
+
+
 def must_have_stopped(job: Job, member: Replica, now: datetime) -> bool:
     """Whether the member's agent is of an earlier release, which does not report under `hold`, and has had the time to
     end its program."""
@@ -65,8 +73,8 @@ def recall(state: State) -> State:
 
 
 def _is_recalled(job: Job, replica: Replica) -> bool:
-    is_old = replica.attempt == job.attempt and replica.incarnation != current_incarnation(job, replica)
-    return is_old and replica.state is ReplicaState.COMPLETED
+    is_completed = replica.state is ReplicaState.COMPLETED and replica.attempt == job.attempt
+    return is_completed and replica.incarnation != current_incarnation(job, replica)
 
 
 def _recalled(job: Job, replica: Replica) -> Replica:

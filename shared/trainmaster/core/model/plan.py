@@ -233,9 +233,12 @@ class Plan:
     @property
     def is_synchronous(self) -> bool:
         """Whether the members of the cluster train together and run in rounds (`trainmaster.core.model.round`)."""
-        cluster = [group for group in self.groups if group.task_type is not TaskType.EVALUATOR]
-        has_servers = any(group.task_type is TaskType.PS for group in cluster)
-        return sum(group.count * group.hosts for group in cluster) > 1 and not has_servers and not self.independent
+        machines = 0
+        for group in self.groups:
+            if self.independent or group.task_type is TaskType.PS:
+                return False
+            machines += group.task_type is not TaskType.EVALUATOR and group.count * group.hosts
+        return machines > 1
 
     @property
     def fuse_s(self) -> int:

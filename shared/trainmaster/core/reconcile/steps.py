@@ -110,13 +110,12 @@ class Steps:
     @property
     def is_done(self) -> bool:
         """True if the observed VMs equal the desired ones."""
-        return not self.steps and not self.creates_postponed and self.readiness is Readiness.NOT_HELD
+        return self.is_quiet and self.readiness is Readiness.NOT_HELD
 
     @property
-    def awaits_reports(self) -> bool:
-        """True if nothing is left to do but to write directives, and then to wait for agents."""
-        is_awaited = self.readiness is Readiness.AWAITED and not self.creates_postponed
-        return is_awaited and all(isinstance(step, Direct) for step in self.steps)
+    def is_quiet(self) -> bool:
+        """True if the observed VMs equal the desired ones, though agents may have to report."""
+        return not self.steps and not self.creates_postponed
 
     @property
     def waits(self) -> bool:

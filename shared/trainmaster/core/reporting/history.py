@@ -44,9 +44,9 @@ class Step:
         return self.previous is None or self.previous.attempt != self.job.attempt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class History:
-    """All steps of a job, and the state that they lead to."""
+    """All steps of a job, and the state that they lead to. Equal only to itself: what follows from it can be cached."""
 
     steps: tuple[Step, ...]
     state: State

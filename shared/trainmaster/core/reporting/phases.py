@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from trainmaster.core.events import Event, VmReady
@@ -105,8 +106,12 @@ def job_spans(history: History) -> tuple[JobSpan, ...]:
     return tuple(spans)
 
 
+@lru_cache(maxsize=1)
 def replica_spans(history: History) -> tuple[Span, ...]:
-    """Return the phases of all replicas: by attempt, then in the order of the plan, then by time."""
+    """Return the phases of all replicas: by attempt, then in the order of the plan, then by time.
+
+    The timeline and the costs on one page need them, which takes a quarter of a second for 1,000 replicas.
+    """
     closed: list[Span] = []
     open_spans: dict[ReplicaId, Span] = {}
     for step in history.steps:
@@ -131,27 +136,24 @@ def _new_spans(
     step: Step, open_spans: dict[ReplicaId, Span], closed: list[Span], *, is_queued: bool
 ) -> Iterator[tuple[ReplicaId, Span]]:
     """Yield the new span of each replica that is in another phase, and append its last span to `closed`."""
-    at = step.entry.at
+    at, job = step.entry.at, step.job
     for replica in step.changed:
         phase = Phase.QUEUED if is_queued else _PHASES[replica.state]
-        if phase is Phase.RUNNING and is_held(step.job, replica.replica_id):
+        if phase is Phase.RUNNING and job.round.is_held and is_held(job, replica.replica_id):
             phase = Phase.HELD
         last = open_spans.get(replica.replica_id)
         start = at if last is None else max(at, last.start)
-        span = Span(
-            replica.replica_id,
-            replica.attempt,
-            current_incarnation(step.job, replica),
-            replica.vm_generation,
-            phase,
-            start,
-            is_spot=is_spot(step.job.plan, replica),
-        )
+        incarnation, spot = current_incarnation(job, replica), is_spot(job.plan, replica)
+        span = Span(replica.replica_id, replica.attempt, incarnation, replica.vm_generation, phase, start, None, spot)
         if last is not None:
-            if replace(last, start=start) == span:
+            if _what(last) == _what(span):
                 continue
             closed += _split_span(replace(last, end=start), step.entry.event)
         yield replica.replica_id, span
+
+
+def _what(span: Span) -> tuple[int, int, int, Phase, bool]:
+    return span.attempt, span.incarnation, span.vm_generation, span.phase, span.is_spot
 
 
 def _split_span(span: Span, event: Event) -> Iterator[Span]:

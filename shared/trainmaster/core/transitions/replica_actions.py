@@ -18,9 +18,8 @@ from trainmaster.core.actions import (
     RestartReplica,
 )
 from trainmaster.core.model.job import Job, Placement, State
-from trainmaster.core.model.members import is_held, is_member
+from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import HostVm, Replica, ReplicaState
-from trainmaster.core.timeouts import READY_WAIT_MAX
 from trainmaster.core.transitions.change import PROVISION, Change, find_replica, move_replica
 
 NO_EARLY_LOSSES: Final = {"early_losses": 0, "early_losses_in_zone": 0}
@@ -34,12 +33,7 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
     replica = find_replica(state, action.replica)
     match action:
         case MarkReady():
-            # No delivery waits for a set-up or a reboot.
-            ordered_at = state.job.round.ordered_at
-            is_late = replica.vm_since is None or (ordered_at is not None and now - ordered_at > READY_WAIT_MAX)
-            is_awaited = is_late and is_held(state.job, replica.replica_id)
-            ready = _mark_ready(replica, action, now)
-            return Change(replicas=(ready,), effects=PROVISION if is_awaited else ())
+            return Change(replicas=(_mark_ready(replica, action, now),))
         case MarkHostReady():
             return Change(replicas=(_with_host_ready(replica, action),))
         case RecordHostDone():

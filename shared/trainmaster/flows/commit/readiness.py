@@ -1,27 +1,40 @@
-"""The start of a job: it is RUNNING as soon as every required replica of its attempt has been ready once."""
+"""What begins with the last report: the job, when every required replica of its attempt has been ready once, or a held
+round, when every member is ready for it."""
 
 from __future__ import annotations
 
 from trainmaster.core.events import AllReady
 from trainmaster.core.model.gang import is_required, required_replicas
 from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import replica_key
+from trainmaster.core.rules.evidence import round_key
 from trainmaster.flows.commit.record import Deps, record
+from trainmaster.messaging import topics
+from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
 
 
-def start_if_all_ready(job: Job | None, deps: Deps) -> None:
-    """Record that the job runs, if all required replicas of a preparing job have been ready. Safe to repeat.
+def start_if_all_ready(job: Job | None, deps: Deps, entry_key: str | None = None) -> None:
+    """Record that the job runs, if all required replicas of a preparing job have been ready. If all members are ready
+    for a held round, request the provisioning that begins it. Safe to repeat.
 
     `job` may be the job as it was before the commit of the caller's event. A job that was running then needs no start.
-    For a preparing job, the replicas are counted after that commit: if the last two become ready at the same time, at
-    least the later commit counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt. A
-    held round begins first; then `provision` starts the job.
+    The replicas are counted after that commit: if the last two become ready at the same time, at least the later commit
+    counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt. A held round begins
+    first; then `provision` starts the job.
+
+    `entry_key` names a ledger entry that is pending until the held round begins. A request that names it, and comes
+    second, costs one read.
 
     Call it for repeated events too, because the first handling may have ended between its two commits.
     """
-    if job is None or job.state is not JobState.PREPARING or job.round.is_held:
+    if job is None:
         return
-    if _are_required_ready(job, deps):
+    if job.round.is_held:
+        ready = deps.store.count_ready_for(job.job_id, round_key(job.attempt, job.round.number))
+        if ready >= sum(is_member(job.plan, replica_id) for replica_id in job.plan.replica_ids):
+            deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id, entry_key)), {})
+    elif job.state is JobState.PREPARING and _are_required_ready(job, deps):
         record(AllReady(job.job_id, job.attempt, deps.clock()), deps)
 
 

@@ -71,6 +71,8 @@ class Recorded:
     """False if the event had been judged before."""
     job: Job | None = None
     """The job as it was when the event was judged; None: the job did not exist."""
+    loaded: Loaded | None = None
+    """What was read, with the change of a new entry; its tokens are those that were read."""
 
 
 def record(
@@ -150,7 +152,8 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, kn
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * min(0.02 * 2**retry, 1.0))
             continue
-        return Recorded(entry, is_new=True, job=job)
+        after = replace(loaded, state=apply(loaded.state, change)) if loaded else None
+        return Recorded(entry, is_new=True, job=job, loaded=after)
     raise ConflictError(f"{event.job_id}: {event.key} lost {TRIES} races")
 
 

@@ -1,11 +1,12 @@
 """Make the VMs of a job equal what its stored state requires.
 
-    is the entry pending? ──► take the job's lease ──► [ load state, list VMs ──► plan ──► execute the steps ] ──► done
-      no: done before           held: its holder             ▲                                     │
-                                does this work               └─────────────────────────────────────┘
+    is the entry pending? ──► take the job's lease ──► load ──► [ list VMs ──► plan ──► execute the steps ] ──► done
+      no: done before           held: its holder         ▲         ▲                         │
+                                does this work           └─────────┴── later entry │ none ───┘
 
 A reconciliation is level-triggered: it compares the stored state with the listed VMs, so it may run twice, late,
-concurrently, or stop halfway. It is done only when a state that was loaded after its last step needs no further step.
+concurrently, or stop halfway. It is done only when VMs that were listed after its last step need no further step, and
+no entry was committed since the state was loaded. Until then it keeps that state: reading a gang again is expensive.
 
 The lease saves work: of many requests about one job, one lists and plans, and the others end after two reads. It is not
 needed for safety. A request that met the lease is not lost, because its ledger entry is pending: the holder looks for
@@ -29,11 +30,10 @@ from typing import Final
 
 from trainmaster.core.events import AllReady, ProvisioningStarted
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.members import members
+from trainmaster.core.model.members import is_ready, members
 from trainmaster.core.reconcile.plan import plan
-from trainmaster.core.reconcile.steps import Direct, Readiness, Steps
+from trainmaster.core.reconcile.steps import Direct, Readiness, ReportLoss, ReportMissingMember, Steps
 from trainmaster.core.rules.evidence import round_key
-from trainmaster.core.timeouts import READY_WAIT_MAX
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
@@ -66,9 +66,6 @@ WAIT_MIN_S: Final = 0.25
 WAIT_MAX_S: Final = 4.0
 """Bounds of the time between two rounds that wait for VMs, or only write directives. It doubles: the exits of a gang
 arrive over seconds, and are provisioned in a few batches."""
-READY_POLL_S: Final = (0.1, 1.0)
-"""Shortest and longest time between two counts of the members that are ready: an eighth of the time that they have
-taken so far, so that the polling adds little to a quick stop."""
 LEASE_S: Final = 120.0
 """Longer than a round. If the holder died and its message is not redelivered, the sweep provisions the job later."""
 
@@ -126,25 +123,35 @@ class _Delivery:
     has_read_heartbeats: bool = False
     heartbeats: dict[str, datetime] = field(default_factory=dict)
     """The heartbeats that were read of VMs with a startup timeout, by instance id."""
+    loaded: Loaded | None = None
+    """The state, until it is known to have changed."""
+    verdict: str = ""
+    """Key of the verdict's ledger entry, whose change `loaded` contains."""
 
     def run(self) -> None:
+        store = self.deps.store
         for _ in range(ROUNDS_MAX):
             if not self._extend_lease():
                 return  # the lease expired, and another delivery has taken it
-            loaded = self._load()
-            job = loaded.state.job
-            if job.tuning is not None:  # it has no VMs, but its trials have
+            loaded = self.loaded or self._load()
+            if is_start_missed(loaded.state):
+                start_if_all_ready(loaded.state.job, self.deps)
+                loaded = self._load()
+            if (job := loaded.state.job).tuning is not None:  # it has no VMs, but its trials have
                 if self.request.entry_key is None:
                     record_measurements(job, self.fleet_deps.fleet, self.fleet_deps.run_all, self.deps)
                 self.deps.bus.publish(topics.TUNE, encode_tune(TuneRequest(job.job_id)), {})
-                self.deps.store.release_lease(self.lease)
+                store.release_lease(self.lease)
                 return
-            if is_start_missed(loaded.state):
-                start_if_all_ready(job, self.deps)
-                loaded = self._load()
             following = self._round(loaded)
-            if following is not _Next.ROUND and self._finish(loaded, is_done=following is _Next.END):
+            pending = store.pending_entries(self.loaded or loaded)
+            has_changed = any(key != self.verdict for key in pending.later)
+            if following is not _Next.ROUND and not has_changed:
+                keys = (*pending.included, *pending.later)
+                self._finish(loaded, keys, is_done=following is _Next.END)
                 return
+            if has_changed:
+                self.loaded = None
             if self._is_late():
                 break
         self._continue_later()
@@ -160,6 +167,7 @@ class _Delivery:
         loaded = self.deps.store.load_attempt(self.request.job_id)
         if loaded is None:
             raise PermanentError(f"there is no job {self.request.job_id}")
+        self.loaded, self.verdict = loaded, ""
         return loaded
 
     def _extend_lease(self) -> bool:
@@ -175,8 +183,10 @@ class _Delivery:
     def _round(self, loaded: Loaded) -> _Next:
         state, job, fleet_deps = loaded.state, loaded.state.job, self.fleet_deps
         fleet = fleet_deps.fleet
-        if job.state is JobState.QUEUED and not self._admit(job):
-            return _Next.SWEEP
+        if job.state is JobState.QUEUED:
+            self.loaded = None
+            if not self._admit(job):
+                return _Next.SWEEP
         vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.plan.tpu_zones, job.plan.zones))
         now = self.deps.clock()
         steps = plan(state, vms, now, self.created)
@@ -185,8 +195,7 @@ class _Delivery:
         if job.zone in unreachable:
             steps = steps.without_missing()
         steps = suspend_timeouts(steps, state, vms, fleet, fleet_deps.run_all, now, self.heartbeats)
-        is_quiet = steps.is_done or steps.awaits_reports
-        if is_quiet and self.request.entry_key is None and not self.has_read_heartbeats:
+        if steps.is_quiet and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
             silent = find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock())
             steps = Steps(silent) if silent else steps
@@ -205,13 +214,9 @@ class _Delivery:
         return is_next_zone_tried and record_unreachable_zone(steps, job, self.deps)
 
     def _progress(self, steps: Steps, loaded: Loaded) -> _Next:
-        """Execute the steps, or wait for VMs or agents."""
+        """Execute the steps, or wait for VMs."""
         job = loaded.state.job
-        if steps.awaits_reports:
-            if steps.steps:
-                self._execute(steps, job)
-            return _Next.ROUND if self._wait_for_members(loaded, is_directed=bool(steps.steps)) else _Next.SWEEP
-        if not steps.steps:  # VMs may not be requested now, or no member that has one is awaited
+        if not steps.steps:  # VMs may not be requested now, or agents must report: the last one requests a delivery
             return _Next.SWEEP
         if steps.queued_vms:  # Cloud TPU's queue may take days
             record_queued_vms(steps.queued_vms, job, self.deps)
@@ -233,27 +238,11 @@ class _Delivery:
             return False
         event = AllReady(job.job_id, job.attempt, self.deps.clock(), job.round.number, ends)
         recorded = record(event, self.deps, loaded=loaded)
-        self.has_progress |= recorded.is_new
-        return not recorded.entry.decision.is_provisional
-
-    def _wait_for_members(self, loaded: Loaded, *, is_directed: bool) -> bool:
-        """Wait until all members that have a VM are ready for the held round. False: they were not ready in time.
-
-        Members that report later request provisioning themselves.
-        """
-        job, store = loaded.state.job, self.deps.store
-        expected = sum(not member.awaits_vm for member in members(loaded.state))
-        number = round_key(job.attempt, job.round.number)
-        if not is_directed and self.deps.clock() - (job.round.ordered_at or self.started_at) > READY_WAIT_MAX:
+        if recorded.entry.decision.is_provisional:
             return False
-        waited_s = 0.0
-        while waited_s < READY_WAIT_MAX.total_seconds() and not self._is_late():
-            pause_s = min(max(READY_POLL_S[0], waited_s / 8), READY_POLL_S[1])
-            self.deps.sleep(pause_s)
-            waited_s += pause_s
-            if store.count_ready_for(job.job_id, number) >= expected:
-                return True
-        return False
+        self.has_progress |= recorded.is_new
+        self.loaded, self.verdict = recorded.loaded, recorded.entry.key
+        return True
 
     def _admit(self, job: Job) -> bool:
         """Return whether the job may request VMs."""
@@ -264,6 +253,8 @@ class _Delivery:
 
     def _execute(self, steps: Steps, job: Job) -> None:
         self.has_progress = True
+        if any(isinstance(step, ReportLoss | ReportMissingMember) for step in steps.steps):
+            self.loaded = None
         deps, fleet_deps = self.deps, self.fleet_deps
         metadata = partial(
             vm_metadata,
@@ -290,26 +281,20 @@ class _Delivery:
     def _is_late(self) -> bool:
         return self.deps.clock() - self.started_at >= timedelta(seconds=DELIVERY_S)
 
-    def _finish(self, loaded: Loaded, *, is_done: bool) -> bool:
-        """Confirm the effects of the ledger entries if nothing is left to do, and release the lease.
-
-        The state contains the changes of all entries that were committed before it was read. False: there is a later
-        entry, so another round is needed.
-        """
+    def _finish(self, loaded: Loaded, keys: Sequence[str], *, is_done: bool) -> None:
+        """Confirm the effects of these ledger entries if nothing is left to do, and release the lease."""
         store, job = self.deps.store, loaded.state.job
-        pending = store.pending_entries(loaded)
-        if pending.later:
-            return False
-        keys = pending.included
         if is_done and keys:
             expire_history(job, store)
             store.mark_done(job.job_id, keys, self.deps.clock())
         store.release_lease(self.lease)
         if late := sorted(set(store.pending_keys(job.job_id)) - set(keys)):
             self._publish(ProvisionRequest(job.job_id, late[0]))  # their own requests may have met the lease
+        if not all(is_ready(job, member) for member in members(loaded.state)):
+            # The request of the last member to report may have met the lease, too.
+            start_if_all_ready(job, self.deps, next(iter(keys), None))
         if is_done and job.state.is_terminal:
             admission.request_pass(self.deps)
-        return True
 
     def _continue_later(self) -> None:
         self.deps.store.release_lease(self.lease)

@@ -30,13 +30,14 @@ class RoundInvariants:
     def apply(self, entry: LedgerEntry, state: State) -> None:
         """Check one more decision, which led to `state`."""
         event, action = entry.event, entry.decision.action
+        end = event.ends[0] if isinstance(event, AllReady) and event.ends else event
+        is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
         if isinstance(event, AllReady) and event.round and (charged := _charged(entry)):
-            is_reboot = isinstance(event.ends[0], ReplicaExited) and event.ends[0].cause is ExitCause.VM_RESTARTED
             replica_id = ReplicaId.parse(charged.partition("-")[2])
             causes = self.ends.causes(replica_id, event.attempt, event.round - 1)
             if EndCause.FAILED not in causes and not is_reboot:
                 raise ViolationError(f"F2: {entry.key} charges {charged}, whose program ended so: {causes}")
-        is_own = entry.decision.rule not in (Rule.INTERNAL, Rule.CAPACITY)
+        is_own = entry.decision.rule not in (Rule.INTERNAL, Rule.CAPACITY) and not is_reboot
         if isinstance(action, FailJob) and is_own and not self.ends.has(EndCause.FAILED):
             raise ViolationError(f"F4: {entry.key} fails the job, and no program has failed: {entry.decision.text}")
         job = state.job

@@ -188,13 +188,6 @@ def test_member_is_ready_for_the_round_that_its_vm_reports() -> None:
     assert judge(after_report, ready(WORKER_0, 2), NOW).reason is Reason.NOTHING_TO_DO
 
 
-def test_only_the_first_report_of_a_vm_requests_provisioning() -> None:
-    """A delivery of `provision` waits for those of the other members."""
-    old, new = a_replica(WORKER_0, vm_since=at(10)), a_replica(WORKER_0, ReplicaState.REPLACING)
-    changes = [evolve(state, judge(state, ready(WORKER_0, 2), NOW), NOW) for state in (held(2, old), held(2, new))]
-    assert [bool(change.effects) for change in changes] == [False, True]
-
-
 # Evidence
 
 
