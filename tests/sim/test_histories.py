@@ -96,7 +96,15 @@ def test_faults_lead_to_every_kind_of_recovery() -> None:
     for seed in range(60):
         decisions.update(run_seed(seed, EVERYTHING).decisions)
         decisions.update(run_seed(seed, MACHINES).decisions)
-    for kind in ("restart_replica", "stop_round", "begin_round", "replace_vm", "rerun_job", "continue_provisioning", "ignore"):
+    for kind in (
+        "restart_replica",
+        "stop_round",
+        "begin_round",
+        "replace_vm",
+        "rerun_job",
+        "continue_provisioning",
+        "ignore",
+    ):
         assert decisions[kind] > 5, (kind, decisions)
 
 
