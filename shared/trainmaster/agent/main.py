@@ -171,9 +171,11 @@ def create_cloud_log(identity: AgentIdentity, logging: GoogleApi, run_state: Run
 
 
 def create_summary_metric(identity: AgentIdentity, storage: StorageReader, console: Console) -> SummaryMetric | None:
-    """Return the reader of summary events: for a trial, of its metric. None unless this primary has a job directory."""
-    tag, job_dir = identity.config.environment.get(TAG_VARIABLE, ""), identity.config.job_dir
-    return SummaryMetric(tag, job_dir, storage, console.log) if job_dir and identity.is_primary else None
+    """Return the reader of summary events: for a trial, of its metric. None unless the primary has a folder."""
+    variables = identity.config.environment
+    tag = variables.get(TAG_VARIABLE, "")
+    folder = identity.config.job_dir or (None if tag else variables.get("AIP_TENSORBOARD_LOG_DIR"))
+    return SummaryMetric(tag, folder, storage, console.log) if folder and identity.is_primary else None
 
 
 def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:

@@ -16,7 +16,7 @@ from trainmaster.console.metric_chart import LEFT, RIGHT, WIDTH, Line, Scale, dr
 from trainmaster.console.pages.resources_page import PERIODS_MAX, time_range
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.user_requests import cancel_job
-from trainmaster.ports.metrics import Metric, MetricQuery, MetricsDeniedError, Reducer
+from trainmaster.ports.metrics import RESOURCES, Metric, MetricQuery, MetricsDeniedError, Reducer
 
 PATH = "/jobs/digits_1/resources"
 START = datetime(2026, 11, 21, 3, tzinfo=UTC)
@@ -60,7 +60,7 @@ def test_replica_has_a_line_for_each_gpu_and_no_band(site: Site) -> None:
 def test_metrics_without_values_have_no_chart_and_cost_one_call_each(site: Site) -> None:
     add(site, Metric.CPU, "worker-0", [0.2, 0.4])
     assert site.text(PATH).count('<svg class="plot metric"') == 1
-    assert len(site.metrics.queries) == len(Metric) + 2
+    assert len(site.metrics.queries) == len(RESOURCES) + 2
     assert {query.reducer for query in site.metrics.queries if query.metric is Metric.CPU} == set(Reducer)
 
 
