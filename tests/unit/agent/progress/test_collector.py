@@ -131,7 +131,7 @@ def test_metrics_of_bars_without_any_come_from_events_beside_the_bar(bench: Benc
     bench.events.reading = Reading(step=7, metrics={"loss": 0.25})
     bench.output = "\r 10%|█ | 10/100 [00:10<01:30, 1.0it/s]"
     points = bench.minute()
-    assert points["step"] == (10, "printed")
+    assert points["step"] == (10.0, "printed")
     assert points["metric/loss"] == (0.25, "events")
 
 
