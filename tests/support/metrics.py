@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -33,12 +33,14 @@ class FakeMetrics:
         values: Sequence[float],
         gpu: str = "",
         generation: int = 1,
+        more: Mapping[Label, str] | None = None,
     ) -> None:
-        """Add a value for each minute from `first` on. Counters count from a minute before it."""
+        """Add a value for each minute from `first` on. Counters count from a minute before it. `more`: other labels."""
         labels = {
             Label.TASK_ID: replica,
             Label.TASK_TYPE: replica.rpartition("-")[0],
             Label.GENERATION: str(generation),
+            **(more or {}),
         }
         if gpu:
             labels[Label.GPU] = gpu

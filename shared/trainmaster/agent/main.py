@@ -2,9 +2,9 @@
 
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is one
 zip application (`trainmaster/packaging/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its
-wire contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on no port and holds no credentials. It reads
-from the metadata server, Cloud Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and
-a guest attribute.
+wire contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on loopback only, for the program's
+progress, and holds no credentials. It reads from the metadata server, Cloud Storage and Secret Manager, and writes to
+Pub/Sub, Cloud Logging, Cloud Monitoring and a guest attribute.
 
 Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
 
@@ -60,6 +60,7 @@ from trainmaster.agent.metric.trial_metric import TAG_VARIABLE, TrialMetric
 from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig, VmRef
 from trainmaster.agent.program.container_engine import ContainerEngine
+from trainmaster.agent.progress.collector import ProgressCollector
 from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.events import EventReporter
 from trainmaster.agent.reporting.heartbeat import Heartbeat
@@ -113,10 +114,15 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     storage = StorageReader(api("storage", "STORAGE_EMULATOR_HOST"), Retrier(console))
     secret_manager = api("secretmanager", "TRAINMASTER_SECRETS_ENDPOINT")
     monitoring = api("monitoring", "TRAINMASTER_MONITORING_ENDPOINT")
-    monitor = configured_monitor(identity, environ, metadata, monitoring, run_state, console)
+    summary_metric = create_summary_metric(identity, storage, console)
+    progress = ProgressCollector(work, console, summary_metric) if identity.is_primary else None
+    monitor = configured_monitor(identity, environ, metadata, monitoring, run_state, console, progress)
     if monitor is not None:
         inbox.start_thread(monitor.run)
-    metric = TrialMetric(identity, work, create_summary_metric(identity, storage, console))
+    if progress is not None and monitor is not None:
+        inbox.start_thread(progress.serve)
+        inbox.start_thread(progress.run)
+    metric = TrialMetric(identity, work, summary_metric)
     if metric.is_reported:
         inbox.start_thread(MetricReport(metric, lambda: run_state.last_started, metadata, console).run)
     setup = Setup(
@@ -128,7 +134,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         find_engine=find_engine,
     )
     launcher = Launcher(
-        identity, workspace, find_engine, metric, setup.gcs, monitor.finish_interval if monitor else None
+        identity,
+        workspace,
+        find_engine,
+        metric,
+        setup.gcs,
+        progress if monitor else None,
+        monitor.finish_interval if monitor else None,
     )
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck).beat)
     Agent(
@@ -159,9 +171,11 @@ def create_cloud_log(identity: AgentIdentity, logging: GoogleApi, run_state: Run
 
 
 def create_summary_metric(identity: AgentIdentity, storage: StorageReader, console: Console) -> SummaryMetric | None:
-    """Return the reader of the trial's summary events; None unless this is the primary and has a job directory."""
-    tag, job_dir = identity.config.environment.get(TAG_VARIABLE), identity.config.job_dir
-    return SummaryMetric(tag, job_dir, storage, console.log) if tag and job_dir and identity.is_primary else None
+    """Return the reader of summary events: for a trial, of its metric. None unless the primary has a folder."""
+    variables = identity.config.environment
+    tag = variables.get(TAG_VARIABLE, "")
+    folder = identity.config.job_dir or (None if tag else variables.get("AIP_TENSORBOARD_LOG_DIR"))
+    return SummaryMetric(tag, folder, storage, console.log) if folder and identity.is_primary else None
 
 
 def read_identity(metadata: MetadataServer, console: Console) -> AgentIdentity:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -20,12 +21,15 @@ from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobPosition, Store
-from trainmaster.ports.metrics import MetricsDeniedError
+from trainmaster.ports.metrics import MetricReader, MetricsDeniedError
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import Usage, usage
+from trainmaster.presentation.progress import read_progress
 from trainmaster.settings import settings
+
+Value = TypeVar("Value")
 
 
 class JobCommands(LazyGroup):
@@ -66,11 +70,16 @@ def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     state = find_job(store, job_id)
     report = read_report(store, job_id)
     view = _view(state, report)
+    progress = read_metrics(read_progress, state.job, "how far the job is") if state.job.started_at else None
+    if progress:
+        view[EXTENSION]["progress"] = progress.view()
     if form is Format.JSON:
         print_json(view)
         return
     extension = view.pop(EXTENSION)
     print_summary(state.job, view, extension, _usage_of(state.job).words)
+    if progress:
+        say(f"progress: {progress.words(datetime.now(UTC))}")
     for line in report_lines(report) if report else ():
         say(line)
     if idle := idle_gpus_of(state.job):
@@ -101,10 +110,10 @@ def recent_jobs(
 @app.command("wait")
 def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Wait until a job has ended. The exit status is 0 only if it SUCCEEDED."""
-    from trainmaster.cli.wait import exit_status, wait
+    from trainmaster.cli.wait import ProgressReader, exit_status, wait
 
     store = open_store()
-    state = wait(job_id, store)
+    state = wait(job_id, store, progress=ProgressReader().words)
     report = read_report(store, job_id)
     if form is Format.JSON:
         print_json(_view(state, report))
@@ -173,17 +182,24 @@ def _usage_of(job: Job) -> Usage:
 
 
 def idle_gpus_of(job: Job) -> str:
-    """Return a sentence about idle GPUs; empty if there are none.
-
-    If metrics cannot be read, report that on standard error and return an empty text.
-    """
+    """Return a sentence about idle GPUs; empty if there are none, or if metrics cannot be read."""
     if job.state is not JobState.RUNNING or not any(group.accelerator for group in job.plan.groups):
         return ""
     from trainmaster.presentation.utilization import read_idle_gpus
+
+    return read_metrics(read_idle_gpus, job, "whether the job's GPUs are idle") or ""
+
+
+def read_metrics(
+    read: Callable[[MetricReader, Job, datetime], Value], job: Job, what: str, warn: Callable[[str], object] = complain
+) -> Value | None:
+    """Return what `read` reads now. If metrics are off, return None; if they cannot be read, report that, too."""
+    if settings().metrics == "off":
+        return None
     from trainmaster.wiring.metrics import metric_reader
 
     try:
-        return read_idle_gpus(metric_reader(), job, datetime.now(UTC))
+        return read(metric_reader(), job, datetime.now(UTC))
     except (MetricsDeniedError, TemporaryError) as error:
-        complain(f"Cannot find out whether the job's GPUs are idle: {error}")
-        return ""
+        warn(f"Cannot find out {what}: {error}")
+        return None

@@ -23,7 +23,7 @@ from trainmaster.cli.gcloud_flags import apply_flags, parse_list, with_field
 from trainmaster.cli.installation import BUCKET, choose_installation, open_store, use_project
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
-from trainmaster.cli.wait import exit_status, wait
+from trainmaster.cli.wait import ProgressReader, exit_status, wait
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import (
@@ -218,7 +218,7 @@ def _follow(job_id: str, store: Store, form: Format, *, stream_logs: bool) -> No
         from trainmaster.cli.logs import logs
 
         logs(job_id, follow=True, form=form)
-    ended = wait(job_id, store)
+    ended = wait(job_id, store, progress=ProgressReader().words)
     _print_job(ended.job, form)
     raise typer.Exit(exit_status(ended))
 

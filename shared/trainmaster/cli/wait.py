@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from trainmaster.cli.jobs import read_metrics
 from trainmaster.cli.output import complain, literal_text, replica_state_word
-from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import state_word
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.ml_units import usage
 from trainmaster.presentation.price import Price
+from trainmaster.presentation.progress import Progress, read_progress
 from trainmaster.settings import settings
 
 if TYPE_CHECKING:
@@ -24,12 +26,19 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 POLL_S: Final = 1.0
+PROGRESS_S: Final = 60.0
+"""Time between two readings of the job's progress, which agents report as often."""
 FAILED: Final = 1
 BEST_TRIALS_SHOWN: Final = 10
 
 
-def wait(job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep) -> State:
-    """Wait until the job has ended, and return its state.
+def wait(
+    job_id: str,
+    store: Store,
+    sleep: Callable[[float], None] = time.sleep,
+    progress: Callable[[Job], str] = lambda _: "",
+) -> State:
+    """Wait until the job has ended, and return its state. `progress` returns how far a job that runs is, in words.
 
     Shows the progress on standard error: standard output is for the result. Retries transient errors. Raises
     PermanentError if there is no such job.
@@ -44,7 +53,7 @@ def wait(job_id: str, store: Store, sleep: Callable[[float], None] = time.sleep)
                 continue
             if loaded is None:
                 raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
-            show(loaded.state)
+            show(loaded.state, progress(loaded.state.job))
             if loaded.state.job.state.is_terminal:
                 return loaded.state
             sleep(POLL_S)
@@ -56,7 +65,7 @@ def exit_status(state: State) -> int:
 
 
 @contextmanager
-def _progress_display() -> Iterator[Callable[[State], None]]:
+def _progress_display() -> Iterator[Callable[[State, str], None]]:
     if not sys.stderr.isatty():
         yield _LineDisplay().show
         return
@@ -65,18 +74,36 @@ def _progress_display() -> Iterator[Callable[[State], None]]:
 
     price = settings().ml_unit_price
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        yield lambda state: live.update(job_table(state, datetime.now(UTC), price), refresh=True)
+        yield lambda state, progress: live.update(job_table(state, datetime.now(UTC), price, progress), refresh=True)
+
+
+class ProgressReader:
+    """Reads how far the program is, at most once per `PROGRESS_S`. What cannot be read is left out."""
+
+    def __init__(self) -> None:
+        self._next_at = float("-inf")
+        self._progress: Progress | None = None
+
+    def words(self, job: Job) -> str:
+        """Return the progress in words; empty if the job does not run, or nothing is known."""
+        if job.state is not JobState.RUNNING:
+            return ""
+        if time.monotonic() >= self._next_at:
+            self._next_at = time.monotonic() + PROGRESS_S
+            self._progress = read_metrics(read_progress, job, "", warn=lambda _: None)
+        return self._progress.words(datetime.now(UTC)) if self._progress else ""
 
 
 class _LineDisplay:
-    """Prints a line whenever the state of the job, a replica or a trial changes, or a trial reports its metric."""
+    """Prints a line whenever the state of the job, a replica or a trial changes, or the program's progress."""
 
     def __init__(self) -> None:
+        self._progress = ""
         self._job_state = ""
         self._replicas: dict[str, str] = {}
         self._trials: dict[int, str] = {}
 
-    def show(self, state: State) -> None:
+    def show(self, state: State, progress: str = "") -> None:
         if state.job.state != self._job_state:
             self._job_state = state.job.state
             complain(f"{state.job.job_id}: {state.job.state}")
@@ -92,10 +119,14 @@ class _LineDisplay:
             if self._replicas.get(replica.key) != word and not state.job.state.is_terminal:
                 self._replicas[replica.key] = word
                 complain(f"  {replica.replica_id.words}: {word}")
+        known = progress.partition(";")[0]  # without its age
+        if known and known != self._progress:
+            self._progress = known
+            complain(f"  progress: {known}")
 
 
-def job_table(state: State, now: datetime, ml_unit_price: Price | None = None) -> Group:
-    """Return a title with the job's state, age and usage, over a table of its replicas or trials."""
+def job_table(state: State, now: datetime, ml_unit_price: Price | None = None, progress: str = "") -> Group:
+    """Return a title with the job's state, age, usage and progress, over a table of its replicas or trials."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -111,7 +142,7 @@ def job_table(state: State, now: datetime, ml_unit_price: Price | None = None) -
         _add_trials(job.tuning, table)
     else:
         _add_replicas(state, table)
-    return Group(Text(title, style="bold"), table)
+    return Group(Text(title, style="bold"), *([literal_text(progress)] if progress else []), table)
 
 
 def _add_trials(tuning: Tuning, table: Table) -> None:

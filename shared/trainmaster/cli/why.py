@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trainmaster.cli.installation import admission_limits, open_store
-from trainmaster.cli.jobs import find_job
+from trainmaster.cli.jobs import find_job, read_metrics
 from trainmaster.cli.options import JobId, parse_replica
 from trainmaster.cli.output import say
 from trainmaster.core.decisions import Rule
@@ -28,6 +29,7 @@ from trainmaster.core.rules.messages import summary
 from trainmaster.core.transitions.change import Effect
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
+from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.reasons import advice
 
 
@@ -54,6 +56,10 @@ def why(
     say("")
     whole = f" `trainmaster jobs describe {job_id}` shows its error message." if state.job.error_message else ""
     say(f"Now: {state.job.state}.{whole}")
+    if state.job.state is JobState.RUNNING and (
+        progress := read_metrics(read_progress, state.job, "how far the job is")
+    ):
+        say(f"Progress: {progress.words(datetime.now(UTC))}.")
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     limits = admission_limits() if state.job.state is JobState.QUEUED else {}
     wait = wait_of_job(state.job, store.live_jobs, limits)

@@ -1,10 +1,11 @@
-"""Charts of a job's resource metrics as shapes of SVG images, each with a table of the same values."""
+"""Charts of a job's metrics as shapes of SVG images, each with a table of the same values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Final
 
 from trainmaster.console.durations import duration_words
@@ -23,6 +24,38 @@ GAP_S: Final = 360.0
 """A line is interrupted where values are further apart, besides the length of a period: agents report within 300 s."""
 
 Values = Mapping[datetime, float]
+
+
+class Scale(Enum):
+    """What the values of a chart are, and so where its axis ends."""
+
+    SHARE = "share"
+    """From 0 to 1."""
+    RATE = "rate"
+    """Bytes per second, from 0."""
+    NUMBER = "number"
+    """Any number, from the smallest to the largest value."""
+
+    def words(self, value: float) -> str:
+        match self:
+            case Scale.SHARE:
+                return share_words(value)
+            case Scale.RATE:
+                return bytes_words(value)
+            case Scale.NUMBER:
+                return f"{value:.4g}"
+
+    def ends(self, values: Sequence[float]) -> tuple[float, float]:
+        """Return the values at the lower and the upper end of the axis."""
+        highest = max(values, default=0.0)
+        match self:
+            case Scale.SHARE:
+                return 0.0, 1.0
+            case Scale.RATE:
+                return 0.0, _ceiling(highest)
+            case Scale.NUMBER:
+                lowest = min(values, default=0.0)
+                return (lowest, highest) if lowest < highest else (lowest - 1, highest + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +103,19 @@ class DrawnChart:
 
 
 def draw_chart(
-    name: str, lines: Sequence[Line], start: datetime, end: datetime, period_s: int, *, is_share: bool
+    name: str, lines: Sequence[Line], start: datetime, end: datetime, period_s: int, scale: Scale
 ) -> DrawnChart:
-    """Return the shapes. `is_share`: values are shares from 0 to 1; otherwise bytes per second."""
-    highest = max((value for line in lines for value in (line.high or line.mean).values()), default=0.0)
-    top = 1.0 if is_share else _ceiling(highest)
+    """Return the shapes."""
+    low, top = scale.ends([value for line in lines for value in (line.high or line.mean).values()])
+    half = low / 2 + top / 2  # the sum of two large numbers would be infinite
     gap = timedelta(seconds=GAP_S + period_s)
 
     def x(at: datetime) -> float:
         return chart_x(at, start, end)
 
     def y(value: float) -> float:
-        return round(TOP + (1 - min(max(value / top, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM), 1)
+        share = (value / 2 - low / 2) / (top / 2 - low / 2)
+        return round(TOP + (1 - min(max(share, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM), 1)
 
     def draw_line(line: Line, index: int) -> DrawnLine:
         pieces = _pieces(sorted(line.mean), gap)
@@ -93,12 +127,12 @@ def draw_chart(
             tuple((x(piece[0]), y(line.mean[piece[0]])) for piece in pieces if len(piece) == 1),
         )
 
-    words = share_words if is_share else bytes_words
+    words = scale.words
     return DrawnChart(
         name,
         _sentence(name, lines, words),
         tuple(draw_line(line, index) for index, line in enumerate(lines)),
-        tuple((y(top * part), words(top * part)) for part in (0, 0.5, 1)),
+        tuple((y(value), words(value)) for value in (low, half, top)),
         tuple(_time_ticks(start, end)),
         tuple(line.name for line in lines),
         tuple(_rows(lines, words)),

@@ -14,6 +14,7 @@ from trainmaster.console.pages.job_list import read_job_list
 from trainmaster.console.pages.job_page import find_job, read_job_page
 from trainmaster.console.pages.log_download import read_log_file
 from trainmaster.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page
+from trainmaster.console.pages.progress_section import read_progress_section
 from trainmaster.console.pages.replica_page import read_replica_page
 from trainmaster.console.pages.resources_page import RANGES, read_resource_filters, read_resources_page
 from trainmaster.console.pages.service import NotFoundError
@@ -94,7 +95,8 @@ def job(job_id: str) -> Response:
     page = read_job_page(console_of_app(), job_id, view)
     poll_s = None if page.job.state.is_terminal else POLL_JOB_S
     if page.job.tuning is None:
-        return render_page("job.html", poll_s, page=page, job=page.job)
+        progress = read_progress_section(console_of_app(), page.job)
+        return render_page("job.html", poll_s, page=page, job=page.job, progress=progress)
     tuning = tuning_of(page.job)
     brushes = read_brushes(request.args.getlist("brush"), tuning)
     selected = selected_trials(tuning, brushes)

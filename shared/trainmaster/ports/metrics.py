@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from trainmaster.errors import PermanentError
 
@@ -20,11 +20,16 @@ class Metric(StrEnum):
     GPU_MEMORY = "accelerator/memory/utilization"
     RECEIVED = "network/received_bytes_count"
     SENT = "network/sent_bytes_count"
+    PROGRESS = "progress"
+    """Of the primary's program: the label `name` says what each series is."""
 
     @property
     def is_counter(self) -> bool:
-        """Whether points are bytes since a start; others are shares from 0 to 1."""
+        """Whether points are bytes since a start; other resources are shares from 0 to 1."""
         return self in (Metric.RECEIVED, Metric.SENT)
+
+
+RESOURCES: Final = tuple(metric for metric in Metric if metric is not Metric.PROGRESS)
 
 
 class Label(StrEnum):
@@ -40,6 +45,12 @@ class Label(StrEnum):
     ATTEMPT = "attempt"
     GENERATION = "generation"
     """VM generation."""
+    INCARNATION = "incarnation"
+    """Of progress only, as the next two."""
+    NAME = "name"
+    """`share`, `step`, `steps`, or `metric/` and the name of a metric of the program."""
+    SOURCE = "source"
+    """`reported`, `printed` or `events`."""
 
 
 class Reducer(StrEnum):

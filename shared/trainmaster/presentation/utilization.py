@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.model.job import Job
-from trainmaster.ports.metrics import Label, Metric, MetricPoint, MetricQuery, MetricReader, MetricSeries
+from trainmaster.ports.metrics import RESOURCES, Label, Metric, MetricPoint, MetricQuery, MetricReader, MetricSeries
 
 THREADS: Final = 6
 LATEST_S: Final = 660.0
@@ -73,7 +73,7 @@ def read_latest(reader: MetricReader, job: Job, now: datetime) -> tuple[ReplicaU
     """Return the latest values of each replica of the job's plan, in its order. Raises as `MetricReader.read`."""
     end = metrics_end(job, now)
     start = end - timedelta(seconds=LATEST_S)
-    queries = {metric: MetricQuery(job.job_id, metric, start, end) for metric in Metric}
+    queries = {metric: MetricQuery(job.job_id, metric, start, end) for metric in RESOURCES}
     answers = read_all(reader, queries.values())
     uses = {str(replica_id): ReplicaUse(str(replica_id)) for replica_id in job.plan.replica_ids}
     for metric, query in queries.items():

@@ -13,6 +13,14 @@ from trainmaster.core.model.job import Label
 from trainmaster.flows.commit.record import record
 
 A, B, C, F = (f"us-central1-{letter}" for letter in "abcf")
+
+
+@pytest.fixture(autouse=True)
+def _no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worlds of these tests have no Cloud Monitoring."""
+    monkeypatch.setattr("trainmaster.cli.why.read_metrics", lambda *_: None)
+
+
 GOOGLE = "does not have enough resources available"
 
 

@@ -13,6 +13,8 @@ from googleapiclient.errors import HttpError
 from tests.integration.agent.support.vm import agent_identity
 from tests.integration.api.discovery import document, faults
 from tests.integration.monitoring.cloud import CPU, PROJECT, START_NS, Cloud, a_counter, a_gauge, at
+from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.progress.collector import ProgressPoint
 from trainmaster.agent.utilization.averages import Report
 from trainmaster.agent.utilization.time_series import SeriesOrigin, request_body
 from trainmaster.ports.metrics import Metric
@@ -23,7 +25,8 @@ REPORT = Report(cpu=0.5, memory=0.25, gpus={0: 0.9, 1: 0.01}, gpu_memory={0: 0.7
 def agent_body(end_s: float = 60.0) -> dict[str, Any]:
     """Return what the agent of worker 1 sends."""
     origin = SeriesOrigin.of(agent_identity(project=PROJECT))
-    return request_body(origin, 1, REPORT, START_NS, START_NS + round(end_s * 10**9))
+    progress = [ProgressPoint("share", 0.41, "reported"), ProgressPoint("metric/loss", 1.71, "printed")]
+    return request_body(origin, IncarnationKey(1, 1), REPORT, START_NS, START_NS + round(end_s * 10**9), progress)
 
 
 def test_body_of_the_agent_has_the_fields_and_types_of_the_api() -> None:

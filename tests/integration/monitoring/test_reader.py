@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.agent.support.vm import FIRST, NAME, agent_identity
 from tests.integration.monitoring.cloud import PROJECT, START, START_NS, Cloud
+from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.utilization.averages import Report
 from trainmaster.agent.utilization.time_series import SeriesOrigin, request_body
 from trainmaster.errors import TemporaryError
@@ -26,7 +27,11 @@ def reader(cloud: Cloud) -> Iterator[MonitoringMetrics]:
         for names, cpu in (([NAME, FIRST], 0.1 * minute), ([FIRST, NAME], 0.2 * minute)):
             origin = SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
             report = Report(cpu, 0.5, {0: 0.9, 1: 0.3}, {}, received=6000 * minute, sent=None)
-            cloud.write(*request_body(origin, 1, report, START_NS, START_NS + 60 * minute * 10**9)["timeSeries"])
+            cloud.write(
+                *request_body(origin, IncarnationKey(1, 1), report, START_NS, START_NS + 60 * minute * 10**9)[
+                    "timeSeries"
+                ]
+            )
     with cloud.serving() as address:
         reader = MonitoringMetrics(PROJECT, address)
         yield reader

@@ -12,11 +12,11 @@ from tests.support.jobs import WORKER_0
 from tests.support.metrics import FakeMetrics
 from trainmaster.console.caches import MetricCache
 from trainmaster.console.incarnation_bands import draw_bands, incarnation_bands
-from trainmaster.console.metric_chart import LEFT, RIGHT, WIDTH, Line, draw_chart
+from trainmaster.console.metric_chart import LEFT, RIGHT, WIDTH, Line, Scale, draw_chart
 from trainmaster.console.pages.resources_page import PERIODS_MAX, time_range
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.user_requests import cancel_job
-from trainmaster.ports.metrics import Metric, MetricQuery, MetricsDeniedError, Reducer
+from trainmaster.ports.metrics import RESOURCES, Metric, MetricQuery, MetricsDeniedError, Reducer
 
 PATH = "/jobs/digits_1/resources"
 START = datetime(2026, 11, 21, 3, tzinfo=UTC)
@@ -60,7 +60,7 @@ def test_replica_has_a_line_for_each_gpu_and_no_band(site: Site) -> None:
 def test_metrics_without_values_have_no_chart_and_cost_one_call_each(site: Site) -> None:
     add(site, Metric.CPU, "worker-0", [0.2, 0.4])
     assert site.text(PATH).count('<svg class="plot metric"') == 1
-    assert len(site.metrics.queries) == len(Metric) + 2
+    assert len(site.metrics.queries) == len(RESOURCES) + 2
     assert {query.reducer for query in site.metrics.queries if query.metric is Metric.CPU} == set(Reducer)
 
 
@@ -157,7 +157,7 @@ def test_ended_job_shows_its_last_reports(site: Site) -> None:
 def test_line_is_interrupted_where_nothing_was_measured() -> None:
     times = [START + timedelta(minutes=minute) for minute in (1, 2, 3, 30, 31, 50)]
     line = Line("worker", dict.fromkeys(times, 0.5), {}, {})
-    chart = draw_chart("CPU", [line], START, START + timedelta(hours=1), 60, is_share=True)
+    chart = draw_chart("CPU", [line], START, START + timedelta(hours=1), 60, Scale.SHARE)
     (drawn,) = chart.lines
     assert [len(path.split()) for path in drawn.paths] == [3, 2]
     assert len(drawn.dots) == 1
@@ -168,7 +168,7 @@ def test_line_is_interrupted_where_nothing_was_measured() -> None:
 )
 def test_axis_of_traffic_ends_at_a_round_value(highest: float, label: str) -> None:
     chart = draw_chart(
-        "Network", [Line("ps", {START: highest}, {}, {})], START, START + timedelta(hours=1), 60, is_share=False
+        "Network", [Line("ps", {START: highest}, {}, {})], START, START + timedelta(hours=1), 60, Scale.RATE
     )
     assert chart.y_ticks[-1][1] == label
 

@@ -17,6 +17,7 @@ from trainmaster.agent.program.environment import arguments_of, command_of, envi
 from trainmaster.agent.program.process_table import kill_marked, marked
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.variable_references import resolve_references
+from trainmaster.agent.progress.status_server import FOLDER_IN_CONTAINER as PROGRESS_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from trainmaster.agent.model.results import ProgramExit
     from trainmaster.agent.model.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
     from trainmaster.agent.program.container_engine import ContainerEngine
+    from trainmaster.agent.progress.collector import ProgressCollector
     from trainmaster.agent.setup.gcs_mount import GcsMount
     from trainmaster.agent.workspace import Workspace
 
@@ -46,18 +48,21 @@ class Launcher:
         find_engine: Callable[[], ContainerEngine | None],
         metric: TrialMetric,
         gcs: GcsMount,
+        progress: ProgressCollector | None = None,
         on_program_end: Callable[[], None] | None = None,
     ) -> None:
         """`find_engine` is called when it is needed, because the setup may install an engine after the agent has
         started.
 
-        `on_program_end` is called on the thread that waits for the program, before its exit is reported.
+        `progress`: None unless this is the primary. `on_program_end` is called on the thread that waits for the
+        program, before its exit is reported.
         """
         self._identity = identity
         self._find_engine = find_engine
         self._workspace = workspace
         self._metric = metric
         self._gcs = gcs
+        self._progress = progress
         self._on_program_end = on_program_end
         self.command: Sequence[str] = ()
         """The command line of the module that was started last, for messages; empty for a container."""
@@ -98,7 +103,11 @@ class Launcher:
             self._program = self._start_container(key, config, config.container, env, metric_folder)
         else:
             variables = {**env, FILE_VARIABLE: str(metric_folder / FILE_NAME)} if metric_folder else env
+            if self._progress is not None:
+                variables = {**self._progress.variables(str(self._progress.folder)), **variables}
             self._program = self._start_module(config, variables)
+        if self._progress is not None:
+            self._progress.begin(key, self._program.last_lines)
         return self._program
 
     def wait(self, key: IncarnationKey, program: RunningProgram) -> ProgramExit:
@@ -144,15 +153,16 @@ class Launcher:
             raise OSError("the container engine is gone")
         arguments = arguments_of(config)
         self._workspace.log(f"Running image {shlex.join([container.image, *container.command, *arguments])}")
+        mounts = [bind_option(metric_folder, FOLDER_IN_CONTAINER)] if metric_folder else []
+        if self._progress is not None and self._progress.folder is not None:
+            env = {**self._progress.variables(PROGRESS_FOLDER), **env}
+            mounts.append(bind_option(self._progress.folder, PROGRESS_FOLDER))
         return ContainerProgram(
             engine,
             f"{self._identity.instance.name}-{key.attempt}-{key.incarnation}",
             container,
             arguments,
             env={**env, FILE_VARIABLE: f"{FOLDER_IN_CONTAINER}/{FILE_NAME}"} if metric_folder else env,
-            mounts=[
-                *([bind_option(metric_folder, FOLDER_IN_CONTAINER)] if metric_folder else []),
-                self._gcs.container_option(),
-            ],
+            mounts=[*mounts, self._gcs.container_option()],
             workspace=self._workspace,
         )

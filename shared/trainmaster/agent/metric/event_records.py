@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 LENGTH, CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 HEADER_BYTES = LENGTH.size + CHECKSUM.size
 OVERHEAD_BYTES = HEADER_BYTES + CHECKSUM.size
 DT_FLOAT, DT_DOUBLE = 1, 2  # tensorflow.DataType
 VARINT_BYTES_MAX = 10
+SCALARS_BYTES_MAX = 16 << 10  # of a message, if all tags are wanted: longer ones hold images, histograms and the like
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 
 
@@ -44,6 +45,7 @@ class Scalar(NamedTuple):
     """As the program wrote it, so it may be negative."""
     value: float
     """Finite."""
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class ParsedRecords:
     """The result of parsing a part of an event file."""
 
     scalars: Sequence[Scalar]
-    """The finite scalars of the tag, in the order of the file."""
+    """The finite scalars, in the order of the file."""
     consumed: int
     """Bytes of all complete records."""
     incomplete: int
@@ -61,9 +63,10 @@ class ParsedRecords:
 
 
 def parse_records(data: bytes, tag: str) -> ParsedRecords:
-    """Parse the records at the start of `data`, up to one that is corrupt or incomplete.
+    """Parse the records at the start of `data`, up to one that is corrupt or incomplete. `tag`: empty for all tags.
 
-    The checksum of a message is computed only if the message contains the tag: it takes longer than everything else.
+    The checksum of a message is computed only if the message may hold a scalar of the tag: it takes longer than
+    everything else.
     """
     wanted = tag.encode()
     scalars: list[Scalar] = []
@@ -75,7 +78,7 @@ def parse_records(data: bytes, tag: str) -> ParsedRecords:
             if end > len(data):
                 return ParsedRecords(scalars, start, size)
             message = data[start + HEADER_BYTES : end - CHECKSUM.size]
-            if wanted in message:
+            if wanted in message and (wanted or len(message) <= SCALARS_BYTES_MAX):
                 _verify(message, data[end - CHECKSUM.size : end])
                 scalars += parse_event(message, wanted)
             start = end
@@ -96,9 +99,9 @@ def _verify(content: bytes, checksum: bytes) -> None:
 
 
 def parse_event(message: bytes, tag: bytes) -> list[Scalar]:
-    """Return the finite scalars of the tag in one message. Raises CorruptRecordError."""
+    """Return the finite scalars of the tag, or of all if it is empty, in one message. Raises CorruptRecordError."""
     wall_time, step = 0.0, 0
-    values: list[float] = []
+    values: list[tuple[str, float]] = []
     try:
         for number, content in read_fields(message):
             if number == 1:
@@ -109,7 +112,7 @@ def parse_event(message: bytes, tag: bytes) -> list[Scalar]:
                 values += _summary_values(_bytes(content), tag)
     except (IndexError, struct.error, ValueError) as error:
         raise CorruptRecordError(f"a message cannot be decoded: {error}") from error
-    return [Scalar(wall_time, step, value) for value in values if math.isfinite(value)]
+    return [Scalar(wall_time, step, value, name) for name, value in values if math.isfinite(value)]
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -155,20 +158,23 @@ def _table_entry(value: int) -> int:
 _TABLE = tuple(map(_table_entry, range(256)))
 
 
-def _summary_values(summary: bytes, tag: bytes) -> Iterator[float]:
+def _summary_values(summary: bytes, tag: bytes) -> Iterator[tuple[str, float]]:
     for number, content in read_fields(summary):
         if number == 1 and tag in _bytes(content):
             yield from _tagged_value(_bytes(content), tag)
 
 
-def _tagged_value(message: bytes, tag: bytes) -> Iterator[float]:
+def _tagged_value(message: bytes, tag: bytes) -> Iterator[tuple[str, float]]:
     fields = dict(read_fields(message))
-    if fields.get(1) != tag:
+    own = _bytes(fields.get(1, b""))
+    if tag not in (own, b""):
         return
+    values: Iterable[float] = ()
     if 2 in fields:  # noqa: PLR2004
-        yield from struct.unpack("<f", _bytes(fields[2]))
+        values = struct.unpack("<f", _bytes(fields[2]))
     elif 8 in fields:  # noqa: PLR2004
-        yield from _tensor_scalar(_bytes(fields[8]))
+        values = _tensor_scalar(_bytes(fields[8]))
+    yield from ((own.decode(errors="replace"), value) for value in values)
 
 
 def _tensor_scalar(message: bytes) -> Iterator[float]:

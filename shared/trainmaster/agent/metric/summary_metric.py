@@ -1,6 +1,7 @@
-"""A trial's metric from the summary event files below --job-dir, for a program that reports it in no other way.
+"""Metrics from the summary event files below --job-dir, for a program that reports them in no other way.
 
-    event files on Cloud Storage ── what was added ──► event_records.py ──► the latest measurements of the trial
+    event files on Cloud Storage ── what was added ──► event_records.py ──► the latest measurements of a trial,
+                                                                             or the latest value of each tag
 
 While the program runs, the agent lists the files about once a minute and reads what was added to them. After the
 program has completed, it does so once more. docs/decisions/0092-summary-events.md.
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.metric.event_records import OVERHEAD_BYTES, parse_records
+from trainmaster.agent.model.reading import Reading
 from trainmaster.agent.model.results import STEP_MAX, Measurement
 from trainmaster.agent.setup.setup_errors import SetupError
 
@@ -34,6 +36,8 @@ FINAL_S = 60.0  # the exit report waits for that pass
 PIECE_BYTES = 1 << 20  # of one request
 RECORD_BYTES_MAX = 8 << 20  # larger records, of images, are skipped without reading them
 SCALARS_MAX = 50  # of one file, the latest ones: as many as a report has
+TAGS_MAX = 32  # of one file, the first ones
+EVALUATION = ("validation", "eval", "val", "test")  # folders of files whose tags are those of the training
 
 
 @dataclass
@@ -45,16 +49,21 @@ class EventFile:
     is_corrupt: bool = False
     scalars: Sequence[Scalar] = ()
     """The latest ones."""
+    by_tag: dict[str, Scalar] = field(default_factory=dict)
+    """The latest one of each tag."""
 
     def take(self, parsed: ParsedRecords) -> None:
         """Add the scalars of all complete records."""
+        for scalar in parsed.scalars:
+            if scalar.tag in self.by_tag or len(self.by_tag) < TAGS_MAX:
+                self.by_tag[scalar.tag] = scalar
         self.scalars = (*self.scalars, *parsed.scalars)[-SCALARS_MAX:]
         self.offset += parsed.consumed
         self.is_corrupt = bool(parsed.problem)
 
 
 class SummaryMetric:
-    """Only `cancel` and `measurements` may be called while another thread reads files."""
+    """Only `cancel`, `latest` and `measurements` may be called while another thread reads files."""
 
     def __init__(
         self,
@@ -64,6 +73,7 @@ class SummaryMetric:
         log: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`tag`: the trial's; empty for all tags."""
         self._tag = tag
         self._job_dir = job_dir
         self._storage = storage
@@ -85,6 +95,22 @@ class SummaryMetric:
             for scalar in scalars
             if scalar.wall_time >= since
         ]
+
+    def latest(self, since: float) -> Reading:
+        """Return the latest value of each tag that was written since this time, and the largest of their steps.
+
+        Tags of a folder of evaluations have its name in front. What was read so far counts.
+        """
+        scalars: dict[str, Scalar] = {}
+        for uri, file in list(self._files.items()):
+            folder = uri.rpartition("/")[0].rpartition("/")[2]
+            for tag, scalar in list(file.by_tag.items()):
+                name = f"{folder}/{tag}" if folder in EVALUATION else tag
+                if scalar.wall_time >= since and (name not in scalars or scalar > scalars[name]):
+                    scalars[name] = scalar
+        oldest_first = sorted(scalars.items(), key=lambda pair: pair[1])
+        step = max((scalar.step for scalar in scalars.values()), default=None)
+        return Reading.of_steps(step, None, [(name, scalar.value) for name, scalar in reversed(oldest_first)])
 
     def read_if_due(self) -> None:
         """Read what was added to the files, if the last pass is long enough ago."""
@@ -140,7 +166,7 @@ class SummaryMetric:
     def _read_added(self, stored: StoredObject, bytes_max: int, until: float) -> int:
         """Read what was added to a file since the last pass. Return the number of bytes that were read."""
         if stored.uri not in self._files:
-            self._log(f"Reading {self._tag} from the summary events in {stored.uri}.")
+            self._log(f"Reading {self._tag or 'metrics'} from the summary events in {stored.uri}.")
         file = self._files.setdefault(stored.uri, EventFile())
         read, piece = 0, PIECE_BYTES
         while file.offset + OVERHEAD_BYTES <= stored.size and not file.is_corrupt:

@@ -107,6 +107,8 @@ class VmConfig:
     """Time after which a TPU node deletes itself; None for VMs, which Compute Engine deletes."""
     independent: bool = False
     """Whether no replica of the job waits for another one."""
+    tracking_run: str = "auto"
+    """As in the job file: `auto`, `one` or `each`."""
 
     @staticmethod
     def parse(text: str) -> VmConfig:
@@ -151,6 +153,7 @@ class VmConfig:
             log=stored.get("log"),
             fuse_s=stored.get("fuse_s"),
             independent=bool(stored.get("independent")),
+            tracking_run=stored.get("tracking_run") or "auto",
         )
 
 

@@ -81,6 +81,9 @@ class ContainerProgram:
     def silent_s(self) -> float:
         return self._cli.silent_s
 
+    def last_lines(self) -> str:
+        return self._cli.last_lines()
+
     @property
     def is_alive(self) -> bool:
         return self._cli.is_alive

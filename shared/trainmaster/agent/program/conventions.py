@@ -10,6 +10,7 @@ of TPU hosts, which find each other, or of independent replicas.
 | Keras (`distribution_lib.py`)        | KERAS_DISTRIBUTION_*, with one process per machine                       |
 | Ray (`ray symmetric-run`)            | RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT                                   |
 | W&B, Comet, Neptune                  | the run of the job, on rank 0, where the job names the tracker           |
+| MLflow                               | the run of the job, on rank 0, with `trackingRun: one`                   |
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+MLFLOW_ID = "SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID"
 RAY_WAIT_S = 600  # Ray's own 30 s are shorter than the start of a VM
 
 
@@ -48,12 +50,15 @@ def launch_variables(platform: Mapping[str, str], gpus: int) -> dict[str, str]:
     return variables
 
 
-def run_variables(project: str, job_id: str, names: Iterable[str]) -> dict[str, str]:
+def run_variables(project: str, job_id: str, names: Iterable[str], tracking_run: str = "auto") -> dict[str, str]:
     """Return the variables that name one run of each tracker for all incarnations of the job.
 
     `names`: the job's own variables and secrets. A tracker is used if one of them begins with its prefix. A job that
-    sets one of a tracker's variables itself, such as WANDB_RESUME=never, decides about all of them.
+    sets one of a tracker's variables itself, such as WANDB_RESUME=never, decides about all of them. `tracking_run`:
+    as in the job file. MLflow is named only by `one`: it merges all runs of the program.
     """
+    if tracking_run == "each":
+        return {}
     names = set(names)
     digest = hashlib.sha256(f"{project}/{job_id}".encode()).hexdigest()
     trackers = (
@@ -64,7 +69,9 @@ def run_variables(project: str, job_id: str, names: Iterable[str]) -> dict[str, 
         # Source: Neptune: at most 36 characters.
         {"NEPTUNE_CUSTOM_RUN_ID": digest[:32]},
     )
-    variables: dict[str, str] = {}
+    # Source: mlflow/tracking/fluent.py, which resumes the run that a tag of the experiment has for this id.
+    # MLFLOW_RUN_ID must name a run that exists.
+    variables = {MLFLOW_ID: digest[:32]} if tracking_run == "one" else {}
     for tracker in trackers:
         prefix = next(iter(tracker)).partition("_")[0] + "_"
         if any(name.startswith(prefix) for name in names) and not names & tracker.keys():

@@ -26,7 +26,7 @@ def environment_of(
     own = {**config.variables, **secrets}
     defaults = {} if config.independent else launch_variables(platform, gpus)
     if identity.is_primary:
-        defaults.update(run_variables(config.project, config.job_id, own))
+        defaults.update(run_variables(config.project, config.job_id, own, config.tracking_run))
     return {**defaults, **own, **platform}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -30,6 +31,11 @@ class Tail:
     def text(self) -> str:
         with self._lock:
             return bytes(self._bytes[-self._size :]).decode("utf-8", "replace")
+
+    def whole_lines(self) -> str:
+        """Return the text from its first whole line on. A carriage return ends a line, too."""
+        text = self.text()
+        return text if len(self._bytes) < self._size else "".join(re.split(r"([\r\n])", text, maxsplit=1)[1:])
 
 
 def whole_lines(

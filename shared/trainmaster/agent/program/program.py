@@ -74,6 +74,10 @@ class Program:
         """Seconds since the program last printed anything; since its start, if it has printed nothing."""
         return time.monotonic() - self._last_output
 
+    def last_lines(self) -> str:
+        """Return the end of the output, in whole lines."""
+        return self._tail.whole_lines()
+
     @property
     def is_alive(self) -> bool:
         with self._lock:

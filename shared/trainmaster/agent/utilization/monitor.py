@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trainmaster.agent.google_http.google_api import GoogleApi
     from trainmaster.agent.google_http.metadata_server import MetadataServer
     from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.progress.collector import ProgressCollector, ProgressPoint
     from trainmaster.agent.reporting.serial_console import Console
     from trainmaster.agent.utilization.gpus import GpuReading
     from trainmaster.agent.utilization.machine import MachineReading
@@ -79,10 +80,12 @@ class UtilizationMonitor:
         incarnation_key: Callable[[], IncarnationKey | None],
         log: Callable[[str], None],
         interval_s: float,
+        progress: Callable[[], Sequence[ProgressPoint]] = tuple,
     ) -> None:
         """`post` sends the body of one ``timeSeries.create`` and raises HttpError.
 
         `incarnation_key` returns the incarnation that was started last; nothing is measured before the first one.
+        `progress` returns the program's progress since its last call.
         """
         self._origin = origin
         self._sources = sources
@@ -90,6 +93,7 @@ class UtilizationMonitor:
         self._incarnation_key = incarnation_key
         self._log = log
         self._interval_s = interval_s
+        self._progress = progress
         self._sample_s = min(SAMPLE_S, interval_s / SAMPLES_PER_REPORT_MIN)
         self._ended = threading.Event()
         self._refusals = 0
@@ -143,7 +147,7 @@ class UtilizationMonitor:
         report, key = averages.take(), self._incarnation_key()
         if report is None or key is None:
             return
-        body = request_body(self._origin, key.attempt, report, start_ns, time.time_ns())
+        body = request_body(self._origin, key, report, start_ns, time.time_ns(), self._progress())
         try:
             self._post(json.dumps(body, separators=(",", ":")).encode())
         except HttpError as error:
@@ -164,6 +168,7 @@ def configured_monitor(
     monitoring: GoogleApi,
     run_state: RunState,
     console: Console,
+    progress: ProgressCollector | None,
 ) -> UtilizationMonitor | None:
     """Return the monitor; None if metrics are off. Raises nothing for metadata that cannot be read."""
     try:
@@ -187,4 +192,5 @@ def configured_monitor(
         lambda: run_state.last_started,
         console.log,
         interval_s,
+        progress.points if progress is not None else tuple,
     )

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from trainmaster.agent.reporting.log_entry import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from trainmaster.agent.model.vm_config import AgentIdentity
+    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.progress.collector import ProgressPoint
     from trainmaster.agent.utilization.averages import Report
 
 PREFIX = "custom.googleapis.com/trainmaster/training"
@@ -24,6 +25,7 @@ GPU = f"{PREFIX}/accelerator/utilization"
 GPU_MEMORY = f"{PREFIX}/accelerator/memory/utilization"
 RECEIVED = f"{PREFIX}/network/received_bytes_count"
 SENT = f"{PREFIX}/network/sent_bytes_count"
+PROGRESS = f"{PREFIX}/progress"
 NAMESPACE = "trainmaster"
 
 
@@ -53,14 +55,21 @@ class SeriesOrigin:
         )
 
 
-def request_body(origin: SeriesOrigin, attempt: int, report: Report, start_ns: int, end_ns: int) -> dict[str, Any]:
+def request_body(
+    origin: SeriesOrigin,
+    key: IncarnationKey,
+    report: Report,
+    start_ns: int,
+    end_ns: int,
+    progress: Sequence[ProgressPoint] = (),
+) -> dict[str, Any]:
     """Return the body: one point for each series.
 
     `start_ns` is the time of the first sample, from which bytes are counted; `end_ns` the time of the report.
     """
     gauge = {"endTime": rfc3339(end_ns)}
     since_start = {"startTime": rfc3339(start_ns), **gauge}
-    labels = {**origin.labels, "attempt": str(attempt)}
+    labels = {**origin.labels, "attempt": str(key.attempt)}
 
     def series(metric: str, value: Mapping[str, object], interval: Mapping[str, str], **more: str) -> dict[str, Any]:
         is_gauge = interval is gauge
@@ -83,6 +92,10 @@ def request_body(origin: SeriesOrigin, attempt: int, report: Report, start_ns: i
         for metric, count in ((RECEIVED, report.received), (SENT, report.sent)):
             if count is not None:
                 yield series(metric, {"int64Value": str(count)}, since_start)
+
+        for point in progress:
+            value, incarnation = {"doubleValue": point.value}, str(key.incarnation)
+            yield series(PROGRESS, value, gauge, name=point.name, source=point.source, incarnation=incarnation)
 
     return {"timeSeries": list(all_series())}
 

@@ -10,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from trainmaster.console.incarnation_bands import DrawnBand, draw_bands, incarnation_bands, interruption_bands
-from trainmaster.console.metric_chart import DrawnChart, Line, draw_chart
+from trainmaster.console.metric_chart import DrawnChart, Line, Scale, draw_chart
 from trainmaster.console.pages.job_page import find_job, parse_replica
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reporting.history import read_history
 from trainmaster.errors import PermanentError
-from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricsDeniedError, MetricSeries, Reducer
+from trainmaster.ports.metrics import RESOURCES, Label, Metric, MetricQuery, MetricsDeniedError, MetricSeries, Reducer
 from trainmaster.presentation.utilization import Answers, metrics_end, read_all, read_idle_gpus
 
 PERIODS_MAX: Final = 240
@@ -108,7 +108,7 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
         start=start,
         end=end,
         charts=charts,
-        bands=_bands(console, job, replica_id, start, end) if charts else (),
+        bands=read_bands(console, job, replica_id, start, end) if charts else (),
         period_s=period_s,
         idle=idle,
         problem=problem,
@@ -116,7 +116,7 @@ def read_resources_page(console: Console, job_id: str, filters: ResourceFilters)
     )
 
 
-def _bands(
+def read_bands(
     console: Console, job: Job, replica_id: ReplicaId | None, start: datetime, end: datetime
 ) -> tuple[DrawnBand, ...]:
     history = read_history(console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal))
@@ -145,16 +145,20 @@ def time_range(job: Job, now: datetime, hours: str) -> tuple[datetime, datetime,
 
 def _charts(console: Console, template: MetricQuery) -> tuple[DrawnChart, ...]:
     """Return a chart for each metric that has values. `template` has the job, the replica and the time."""
-    queries = {metric: _query(template, metric, Reducer.MEAN) for metric in Metric}
+    queries = {metric: _query(template, metric, Reducer.MEAN) for metric in RESOURCES}
     means = read_all(console.metrics, queries.values())
     shown_queries = {metric: query for metric, query in queries.items() if means[query]}
     bounds = [] if template.replica else [(m, reducer) for m in shown_queries for reducer in (Reducer.MIN, Reducer.MAX)]
     answers = {**means, **read_all(console.metrics, (_query(template, m, reducer) for m, reducer in bounds))}
     return tuple(
-        draw_chart(NAMES[metric], lines, query.start, query.end, query.period_s, is_share=not metric.is_counter)
+        draw_chart(NAMES[metric], lines, query.start, query.end, query.period_s, _scale(metric))
         for metric, query in shown_queries.items()
         if (lines := _lines(query, answers))
     )
+
+
+def _scale(metric: Metric) -> Scale:
+    return Scale.RATE if metric.is_counter else Scale.SHARE
 
 
 def _query(template: MetricQuery, metric: Metric, reducer: Reducer) -> MetricQuery:

@@ -18,7 +18,7 @@ function readChart(section) {
     rows.set(Date.parse(row.querySelector("time").dateTime), cells);
   }
   const [start, end] = [Date.parse(svg.dataset.start), Date.parse(svg.dataset.end)];
-  return { svg, rows, start, end, name: section.querySelector("h2").textContent, keys: [...section.querySelectorAll(".value")] };
+  return { svg, rows, start, end, name: section.querySelector("h2, h3").textContent, keys: [...section.querySelectorAll(".value")] };
 }
 
 function readCharts() {

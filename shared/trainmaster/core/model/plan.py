@@ -217,6 +217,8 @@ class Plan:
     independent: bool = False
     """Whether no replica depends on another."""
     gcs: GcsFolder = GcsFolder.OFF
+    tracking_run: str = "auto"
+    """`one`: all incarnations are one run in MLflow, too; `each`: no variable names the run of a tracker."""
 
     @property
     def replica_ids(self) -> tuple[ReplicaId, ...]:

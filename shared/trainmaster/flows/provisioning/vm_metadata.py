@@ -62,6 +62,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
         "expands": plan.dialect is Dialect.VERTEX,
+        **({} if plan.tracking_run == "auto" else {"tracking_run": plan.tracking_run}),
         "gcs": plan.gcs is not GcsFolder.OFF,
         "topics": {
             "vm_ready": f"projects/{project}/topics/{topics.VM_READY}",

@@ -44,6 +44,17 @@ class QueueMode(StrEnum):
     FLEX_START = "flex_start"
 
 
+class TrackingRun(StrEnum):
+    """Which incarnations of a job are one run of an experiment tracker."""
+
+    AUTO = "auto"
+    """All, in W&B, Comet and Neptune, if the job names the tracker by a variable."""
+    ONE = "one"
+    """All, also in MLflow."""
+    EACH = "each"
+    """The tracker decides."""
+
+
 class CheckpointSignal(StrEnum):
     """The signal that asks a program to save a checkpoint before its VM is deleted."""
 
@@ -119,6 +130,11 @@ class Extension(WireModel):
     reservation: OptionalString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
     checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(
         "SIGUSR1", "Signal that asks the program to save before its VM is deleted."
+    )
+    tracking_run: Annotated[TrackingRun | None, one_of(TrackingRun)] = wire_field(
+        "one",
+        "Whether restarts continue one run of the experiment tracker. Default: auto (W&B, Comet or Neptune, if a"
+        " variable names it). one: MLflow, too. each: the tracker decides.",
     )
     stall_timeout: Annotated[int | None, duration(STALL_S_MIN, example_s=1_800)] = wire_field(
         "1800s", "A program that prints nothing for this long is ended and restarted."

@@ -13,9 +13,11 @@ from trainmaster.agent.metric.summary_metric import (
     INTERVAL_S,
     LOAD_MAX,
     PAUSE_MAX_S,
+    TAGS_MAX,
     SummaryMetric,
     select_newest,
 )
+from trainmaster.agent.model.reading import METRICS_MAX
 from trainmaster.agent.setup.cloud_storage import StoredObject
 from trainmaster.agent.setup.setup_errors import new_setup_error
 
@@ -228,3 +230,27 @@ def test_cancelled_metric_reads_nothing(metric: SummaryMetric, bucket: Bucket) -
 def test_newest_files_are_selected() -> None:
     stored = [StoredObject(f"gs://b/{at}", f"2026-11-21T03:{at:02}:00.000Z", 1) for at in range(FILES_MAX + 5)]
     assert select_newest(stored) == stored[:4:-1]
+
+
+def test_all_tags_are_read_without_a_tag(bucket: Bucket) -> None:
+    everything = SummaryMetric("", FOLDER, bucket, lambda text: None, lambda: bucket.clock)  # type: ignore[arg-type]
+    bucket.objects[f"{FOLDER}/train/events.out.tfevents.1.host"] = event_file(
+        [event(50.0, 0, "old", 9.0), *(event(100.0 + step, step, "epoch_loss", 1 / (step + 1)) for step in range(4))]
+    )
+    bucket.objects[f"{FOLDER}/validation/events.out.tfevents.1.host"] = event_file([event(103.5, 3, "epoch_loss", 0.5)])
+    everything.read_if_due()
+    reading = everything.latest(since=100.0)
+    assert (reading.share, reading.step, reading.steps) == (None, 3, None)
+    assert reading.metrics == {"epoch_loss": 0.25, "validation/epoch_loss": 0.5}
+
+
+def test_all_tags_of_a_hostile_file_are_bounded(bucket: Bucket) -> None:
+    everything = SummaryMetric("", FOLDER, bucket, lambda text: None, lambda: bucket.clock)  # type: ignore[arg-type]
+    bucket.objects[NAME] = event_file(
+        [event(100.0, -5, f"tag {number}", float("nan") if number % 2 else 1e30) for number in range(1000)]
+    )
+    everything.read_if_due()
+    reading = everything.latest(since=0.0)
+    assert reading.step is None
+    assert len(reading.metrics) == METRICS_MAX
+    assert sum(len(file.by_tag) for file in everything._files.values()) == TAGS_MAX

@@ -73,6 +73,15 @@ def test_tracker_that_the_job_names_gets_one_run(names: tuple[str, ...], expecte
     assert set(run_variables("p", "digits_1", names)) == expected
 
 
+def test_tracking_run_adds_mlflow_or_leaves_all_to_the_trackers() -> None:
+    names = ("WANDB_API_KEY",)
+    one = run_variables("p", "digits_1", names, "one")
+    assert set(one) == {"SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID", "WANDB_RUN_ID", "WANDB_RESUME"}
+    assert one == run_variables("p", "digits_1", names, "one")
+    assert one["SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID"] not in run_variables("p", "d", names, "one").values()
+    assert run_variables("p", "digits_1", names, "each") == {}
+
+
 @given(st.text("abZ09_", min_size=1, max_size=120), st.text("abZ09_", min_size=1, max_size=120))
 def test_run_is_valid_for_its_tracker_and_its_jobs_own(job_id: str, other: str) -> None:
     names = ("WANDB_A", "COMET_A", "NEPTUNE_A")

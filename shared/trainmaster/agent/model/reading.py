@@ -1,0 +1,75 @@
+"""How far a program is, as one of its conventions shows it, within limits that hostile programs cannot exceed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.model.results import STEP_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+NAME_CHARS_MAX = 100
+METRICS_MAX = 8
+"""Metrics of one reading, the first ones."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one source says. What it does not know is None or missing."""
+
+    share: float | None = None
+    """Part of the work that is done, from 0 to 1."""
+    step: int | None = None
+    steps: int | None = None
+    """Number of steps in all, at least `step`."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Finite values by their clean names."""
+
+    @property
+    def has_position(self) -> bool:
+        return self.share is not None or self.step is not None
+
+    @staticmethod
+    def of_steps(step: Any, steps: Any, metrics: Iterable[tuple[Any, Any]], share: Any = None) -> Reading:
+        """Return a reading from untrusted values: each one that makes no sense is left out.
+
+        The share is `step` ÷ `steps` where both are known, otherwise `share`.
+        """
+        done, total = _whole(step), _whole(steps)
+        if done is not None and total is not None and not 0 < total >= done:
+            total = None
+        if done is not None and total is not None:
+            part: float | None = done / total
+        else:
+            part = finite(share)
+            part = part if part is not None and 0 <= part <= 1 else None
+        return Reading(part, done, total if done is not None else None, clean_metrics(metrics))
+
+
+def finite(value: Any) -> float | None:
+    """Return the number that a value is or spells; None if it is none, or not finite."""
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def clean_metrics(metrics: Iterable[tuple[Any, Any]]) -> dict[str, float]:
+    """Return the first `METRICS_MAX` metrics that have a printable name and a finite value."""
+    clean: dict[str, float] = {}
+    for name, value in metrics:
+        number = finite(value)
+        text = " ".join(str(name)[:NAME_CHARS_MAX].split()) if number is not None else ""
+        if text.isprintable() and text and number is not None and (text in clean or len(clean) < METRICS_MAX):
+            clean[text] = number
+    return clean
+
+
+def _whole(value: Any) -> int | None:
+    number = finite(value)
+    return int(number) if number is not None and 0 <= number <= STEP_MAX else None

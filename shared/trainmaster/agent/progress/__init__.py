@@ -1,0 +1,1 @@
+"""How far the program is: what it reports, prints, or writes as summary events."""

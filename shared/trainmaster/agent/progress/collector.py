@@ -1,0 +1,156 @@
+"""What the program's progress is at each report to Cloud Monitoring, from the best source that has news.
+
+    reports to the status server ──┐
+    the end of the output ─────────┼──► position from the first that has one, metrics likewise ──► points
+    summary events of the job ─────┘
+
+Only the primary has a collector. A source counts only with something new since the last report, so that a program that
+hangs shows no progress. Summary events are listed only while neither of the others has metrics: a job that reports
+costs no request to Cloud Storage. docs/decisions/0124-progress.md.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainmaster.agent.model.reading import METRICS_MAX, Reading
+from trainmaster.agent.progress.printed import read_printed
+from trainmaster.agent.progress.status_server import StatusServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import NoReturn
+
+    from trainmaster.agent.metric.summary_metric import SummaryMetric
+    from trainmaster.agent.model.vm_config import IncarnationKey
+    from trainmaster.agent.reporting.serial_console import Console
+
+HELD_S = 120.0
+"""Time without news from a source after which a worse one replaces it, and summary events are read."""
+POLL_S = 15.0
+SOURCES = ("reported", "printed", "events")
+"""The best one first."""
+
+
+class ProgressPoint(NamedTuple):
+    """One value of a report."""
+
+    name: str
+    """`share`, `step`, `steps`, or `metric/` and the name of a metric."""
+    value: float
+    source: str
+
+
+class ProgressCollector:
+    """May be used from any thread."""
+
+    def __init__(
+        self,
+        work: Path,
+        console: Console,
+        events: SummaryMetric | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`events`: None if the job has no directory."""
+        self._events = events
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._key: IncarnationKey | None = None
+        self._read_output: Callable[[], str] = str
+        self._started_at = 0.0
+        """When the incarnation was started, in seconds since 1970."""
+        self._metrics_at = 0.0
+        """When a report or the output last had new metrics, by `clock`; the start, if they never had."""
+        self._reported: Reading | None = None
+        """The latest report since the last points."""
+        self._last = [Reading()] * len(SOURCES)
+        """The last reading with news of each source."""
+        self._chosen: dict[str, tuple[int, float]] = {}
+        """`position` and `metrics` → rank of the source that had them last, and when by `clock`."""
+        self._names: set[str] = set()
+        try:
+            self._server: StatusServer | None = StatusServer(work / "progress", self._take)
+        except OSError as error:
+            self._server = None
+            console.log(f"Programs cannot report their progress: {error}")
+
+    @property
+    def folder(self) -> Path | None:
+        """What a container mounts; None: programs cannot report."""
+        return self._server.folder if self._server is not None else None
+
+    def variables(self, folder: str) -> Mapping[str, str]:
+        """Return the program's variables. `folder`: where the program finds the folder of the server."""
+        return self._server.variables(folder) if self._server is not None else {}
+
+    def serve(self) -> None:
+        """Receive reports without end, in a thread of its own."""
+        if self._server is not None:
+            self._server.run()
+
+    def run(self) -> NoReturn:
+        """Read summary events when they are needed, without end, in a thread of its own."""
+        while True:
+            time.sleep(POLL_S)
+            self.read_events_if_needed()
+
+    def begin(self, key: IncarnationKey, read_output: Callable[[], str]) -> None:
+        """Watch the program of this incarnation. `read_output` returns the end of its output, in whole lines."""
+        with self._lock:
+            self._key, self._read_output, self._reported = key, read_output, None
+            self._started_at, self._metrics_at = time.time(), self._clock()
+            self._last, self._chosen = [Reading()] * len(SOURCES), {}
+
+    def read_events_if_needed(self) -> None:
+        if self._events is not None and self._key and self._clock() - self._metrics_at >= HELD_S:
+            self._events.read_if_due()
+
+    def points(self) -> list[ProgressPoint]:
+        """Return the points of one report; none if no source has news."""
+        with self._lock:
+            if self._key is None:
+                return []
+            reported, self._reported = self._reported, None
+            readings = [reported or Reading(), read_printed(self._read_output()), Reading()]
+            if any(one.metrics and one != before for one, before in zip(readings, self._last)):
+                self._metrics_at = self._clock()
+            elif self._events is not None:
+                readings[-1] = self._events.latest(self._started_at)
+            news = [Reading() if one == before else one for one, before in zip(readings, self._last)]
+            self._last = [one if one != Reading() else before for one, before in zip(news, self._last)]
+            return [*self._position(news), *self._metrics(news)]
+
+    def _position(self, news: Sequence[Reading]) -> Iterator[ProgressPoint]:
+        rank = self._choose("position", [one.has_position for one in news])
+        if rank is not None:
+            one = news[rank]
+            for name, value in (("share", one.share), ("step", one.step), ("steps", one.steps)):
+                if value is not None:
+                    yield ProgressPoint(name, float(value), SOURCES[rank])
+
+    def _metrics(self, news: Sequence[Reading]) -> Iterator[ProgressPoint]:
+        rank = self._choose("metrics", [bool(one.metrics) for one in news])
+        for name, value in news[rank].metrics.items() if rank is not None else ():
+            if name in self._names or len(self._names) < METRICS_MAX:  # each name is a time series
+                self._names.add(name)
+                yield ProgressPoint(f"metric/{name}", value, SOURCES[rank or 0])
+
+    def _choose(self, kind: str, has_news: Sequence[bool]) -> int | None:
+        """Return the rank of the best source with news; None while a better one without news is held."""
+        rank = next((rank for rank, has in enumerate(has_news) if has), None)
+        held, at = self._chosen.get(kind, (len(SOURCES), 0.0))
+        if rank is None or (rank > held and self._clock() - at < HELD_S):
+            return None
+        self._chosen[kind] = rank, self._clock()
+        return rank
+
+    def _take(self, reading: Reading) -> None:
+        with self._lock:
+            known = self._reported or self._last[0]
+            if known.steps is not None and reading.steps is None:
+                # At its end, Hugging Face's Trainer reports 100 % without steps, also if it was stopped halfway.
+                reading = Reading(metrics=reading.metrics)
+            self._reported = reading

@@ -1,0 +1,156 @@
+"""How far a program is, from the last lines that it printed.
+
+| convention                                    | position                     | metrics                  |
+| --------------------------------------------- | ---------------------------- | ------------------------ |
+| tqdm, also Hugging Face's Trainer             | the bar that began first     | postfix: `name=value`    |
+| Lightning: a bar named `Epoch 3`              | the step; no number of steps | postfix: `name=value`    |
+| Keras: `Epoch 3/10`, then a bar of one epoch  | epochs and steps             | ` - name: value`         |
+| a dict on one line (Hugging Face)             |                              | `'name': value`          |
+| `Epoch 3/10, step 45/100`, `iteration 10/500` | epochs and steps             | `loss 0.3`, `lr=1e-3`, … |
+
+Bars of downloads, evaluations and the like, and full bars, are no progress. Nothing that a program prints raises an
+error, and the cost has a limit: patterns are searched in lines of bounded length.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainmaster.agent.model.reading import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TEXT_CHARS_MAX = 1 << 14
+LINE_CHARS_MAX = 1000
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)")
+_NUMBER = r"([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,4})?)(?!\.?\w|%)"
+_BAR = re.compile(r"\d{1,3}%\|[^|]{0,300}\|\s{0,20}(\d{1,15})/(\d{1,15}) \[((?:\d{1,6}:)?\d{1,4}:\d\d)<(.{0,500})")
+_NO_TRAINING = re.compile(
+    r"(?i)download|\bmap\b|filter|generating|loading|tokeniz|fetch|resolv|sav|upload|extract|unpack|eval|val\b|valid"
+    r"|test|predict|sanity|infer|warm"
+)
+_KERAS = re.compile(r"\s{0,20}(\d{1,15})/(\d{1,15})\s{1,4}[━\[]")
+_EPOCH = re.compile(r"(?i)\bepochs?[\s:=\[(#]{0,4}(\d{1,9})(?:\s?(?:/|of)\s?(\d{1,9}))?")
+_STEP = re.compile(
+    r"(?i)\b(?:global_?)?(?:steps?|iter|iters|iterations?|batch(?=[\s\[]{1,4}\d{1,16}\s?/))\b[\s:=\[(#]{0,12}(\d{1,16})"
+    r"(?:\s{0,12}(?:/|of)\s{0,12}(\d{1,16}))?(?![\w.])"
+)
+_POSTFIX = re.compile(rf"([A-Za-z][\w/.-]{{0,60}})={_NUMBER}")
+_AFTER_BAR = re.compile(rf" - ([A-Za-z][\w/.]{{0,60}}): {_NUMBER}")
+_IN_DICT = re.compile(rf"'([^']{{1,60}})': '?{_NUMBER}")
+_COMMON = re.compile(
+    r"(?i)(?<![\w/])((?:(?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test|lm|total|avg|average|running|mean) "
+    r"|[a-z]\w{0,40}[_/])?"
+    r"(?:loss|acc|accuracy|perplexity|ppl|lr|learning[_ ]rate|grad[_ ]norm|reward|auc|f1|mae|mse|rmse))"
+    rf"\s{{0,3}}[:=]?\s{{0,3}}{_NUMBER}"
+)
+_NO_METRIC = frozenset({"v_num"})  # Lightning's number of the run
+
+
+class _Count(NamedTuple):
+    done: int
+    total: int
+
+    @property
+    def makes_sense(self) -> bool:
+        return 0 < self.total >= self.done
+
+
+class _Bar(NamedTuple):
+    elapsed_s: int
+    steps: _Count
+    epoch: tuple[int, int | None] | None
+    """Number of the epoch that the bar is about, and of all epochs, if its name says so."""
+
+
+class _Position:
+    """What was found so far in the lines, from the last one to the first."""
+
+    def __init__(self) -> None:
+        self.bar: _Bar | None = None
+        self.inner: _Count | None = None
+        """Steps of one epoch, which are printed after the number of that epoch."""
+        self.epoch: _Count | None = None
+        self.step: tuple[int, int | None] | None = None
+
+    def take(self, line: str) -> None:
+        """Look at the line before those that were looked at."""
+        match = _BAR.search(line)
+        if match is not None:
+            bar = _parse_bar(line[: match.start()], match)
+            if bar is not None and (self.bar is None or bar.elapsed_s > self.bar.elapsed_s):
+                self.bar = bar
+            return
+        keras, epoch, step = _KERAS.match(line), _EPOCH.search(line), _STEP.search(line)
+        if epoch is not None and epoch[2] and self.epoch is None:
+            count = _Count(int(epoch[1]), int(epoch[2]))
+            self.epoch = count if count.makes_sense else None
+        within = keras or (step if epoch is not None and epoch[2] and step is not None and step[2] else None)
+        if within is not None:
+            count = _Count(int(within[1]), int(within[2]))
+            is_newest = self.inner is None and (keras is None or self.epoch is None)
+            self.inner = count if is_newest and count.makes_sense else self.inner
+        elif step is not None and self.step is None:
+            self.step = int(step[1]), int(step[2]) if step[2] else None
+
+    def reading(self, metrics: list[tuple[str, str]]) -> Reading:
+        bar, epoch, inner = self.bar, self.epoch, self.inner
+        if bar is not None and bar.epoch is not None:
+            number, total = bar.epoch
+            if total is None:  # Lightning counts from 0
+                return Reading.of_steps(number * bar.steps.total + bar.steps.done, None, metrics)
+            epoch, inner = _Count(number, total), bar.steps
+        elif bar is not None and (epoch is None or bar.steps.total == epoch.total):
+            return Reading.of_steps(*bar.steps, metrics)
+        elif bar is not None:
+            inner = bar.steps
+        if epoch is not None and inner is not None:
+            before = max(epoch.done - 1, 0) * inner.total
+            return Reading.of_steps(before + inner.done, epoch.total * inner.total, metrics)
+        if inner is not None:
+            return Reading.of_steps(*inner, metrics)
+        step, steps = self.step or (None, None)
+        share = max(epoch.done - 1, 0) / epoch.total if epoch is not None else None
+        return Reading.of_steps(step, steps, metrics, share)
+
+
+def read_printed(text: str) -> Reading:
+    """Return what the end of an output says. `text` begins with a whole line."""
+    lines = [line[:LINE_CHARS_MAX] for line in re.split(r"[\r\n]+", _ESCAPE.sub("", text[-TEXT_CHARS_MAX:]))]
+    position = _Position()
+    metrics: dict[str, str] = {}
+    for line in reversed(lines):
+        position.take(line)
+        for name, value in _metrics(line):
+            metrics.setdefault(name, value)
+    return position.reading(list(metrics.items()))
+
+
+def _parse_bar(name: str, match: re.Match[str]) -> _Bar | None:
+    """Return tqdm's bar; None if it is no progress."""
+    count, epoch = _Count(int(match[1]), int(match[2])), _EPOCH.search(name)
+    numbers = (int(epoch[1]), int(epoch[2]) if epoch[2] else None) if epoch is not None else None
+    if not count.makes_sense or _NO_TRAINING.search(name) or (count.done == count.total and numbers is None):
+        return None
+    elapsed_s = 0
+    for part in match[3].split(":"):
+        elapsed_s = elapsed_s * 60 + int(part)
+    return _Bar(elapsed_s, count, numbers)
+
+
+def _metrics(line: str) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each metric of a line."""
+    bar = _BAR.search(line)
+    if bar is not None:
+        is_training = not _NO_TRAINING.search(line[: bar.start()])
+        found = _POSTFIX.findall(bar[4]) if is_training else []
+    elif line.startswith("{'"):
+        found = _IN_DICT.findall(line)
+    elif _KERAS.match(line):
+        found = _AFTER_BAR.findall(line)
+    else:
+        found = [(name.lower(), value) for name, value in _COMMON.findall(line)]
+    return ((name, value) for name, value in found if name not in _NO_METRIC)

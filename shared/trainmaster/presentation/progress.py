@@ -1,0 +1,182 @@
+"""How far a job is: what its primary's agent wrote to Cloud Monitoring.
+
+Programs can write any series with their VM's token, so no decision uses these values, and what makes no sense is left
+out. docs/decisions/0124-progress.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader, MetricSeries
+from trainmaster.presentation.job_view import timestamp
+from trainmaster.presentation.utilization import metrics_end
+
+WINDOW: Final = timedelta(hours=1)
+"""Points that a view of the present reads: at most a few hundred."""
+GAP: Final = timedelta(seconds=360)
+"""Points that are further apart do not belong to one slope: agents report within 300 s."""
+METRICS_MAX: Final = 8
+NAME_CHARS_MAX: Final = 100
+STEP_MAX: Final = 2.0**53
+SHARE_MAX: Final = 0.999
+"""Of a job that has not succeeded: only exit status 0 is the end of the work."""
+REMAINING_S_MAX: Final = 366 * 86400.0
+METRIC: Final = "metric/"
+PRINTED: Final = "printed"
+
+
+class Point(NamedTuple):
+    at: datetime
+    value: float
+    incarnation: tuple[int, int]
+    """Attempt and incarnation of the primary."""
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The latest values. None: unknown."""
+
+    share: float | None
+    """Part of the work that is done, from 0 to 1."""
+    step: int | None
+    steps: int | None
+    remaining_s: float | None
+    """Time left, from the slope since the last restart or gap."""
+    metrics: Mapping[str, float]
+    reported_at: datetime
+    is_printed: bool
+    """Whether the position was read from the program's output, which may be about a part of the work."""
+    is_part: bool
+    """Whether what is printed has begun again within one incarnation, as the bar of each epoch does."""
+    repeated: tuple[int, int] | None
+    """The last step before the last restart and the first one after it, if that is a smaller one."""
+
+    def words(self, now: datetime) -> str:
+        """Return `41 % (step 123 of 300), loss 1.71, about 21 min left; reported 12 s ago`."""
+        step = (
+            f"step {self.step}" + (f" of {self.steps}" if self.steps is not None else "")
+            if self.step is not None
+            else ""
+        )
+        parts = []
+        if self.share is not None:
+            part = " of the current bar" if self.is_part else ""
+            parts.append(f"{int(self.share * 100)} %{part}" + (f" ({step})" if step else ""))
+        elif step:
+            parts.append(step)
+        parts += [f"{name} {value:.4g}" for name, value in self.metrics.items()]
+        if self.remaining_s is not None:
+            parts.append(f"about {rough_words(self.remaining_s)} left")
+        age = rough_words(max((now - self.reported_at).total_seconds(), 0.0))
+        text = f"{', '.join(parts)}; {'printed' if self.is_printed else 'reported'} {age} ago"
+        if self.repeated is not None:
+            before, after = self.repeated
+            text += f"; the last restart repeats at least {before - after} steps (from {before} back to {after})"
+        return text
+
+    def view(self) -> dict[str, Any]:
+        """Return the values that are known, as JSON."""
+        values = {
+            "share": self.share,
+            "step": self.step,
+            "steps": self.steps,
+            "remainingSeconds": None if self.remaining_s is None else round(self.remaining_s),
+            "metrics": dict(self.metrics) or None,
+            "reportedAt": timestamp(self.reported_at),
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def read_progress(reader: MetricReader, job: Job, now: datetime) -> Progress | None:
+    """Return the progress of a job that has started; None if nothing is known. Raises as `MetricReader.read`."""
+    if job.started_at is None or job.tuning is not None:
+        return None
+    end = metrics_end(job, now)
+    return progress_of(job, reader.read(MetricQuery(job.job_id, Metric.PROGRESS, end - WINDOW, end)), now)
+
+
+def progress_of(job: Job, all_series: Sequence[MetricSeries], now: datetime) -> Progress | None:
+    """Return the progress that series of the last hour show; None if they show nothing."""
+    by_name = points_by_name(all_series)
+    metrics = {name: points[-1] for name, points in by_name.items() if name.startswith(METRIC)}
+    shares, steps = by_name.get("share", []), by_name.get("step", [])
+    position_at = max((points[-1].at for points in (shares, steps) if points), default=None)
+    if position_at is None and not metrics:
+        return None
+    position = {name: points[-1] for name, points in by_name.items() if points[-1].at == position_at}
+    share, step = position.get("share"), position.get("step")
+    is_printed = any(point.source == PRINTED for point in (share, step) if point)
+    is_part = is_printed and any(
+        after.value < before.value and after.incarnation == before.incarnation for before, after in pairwise(shares)
+    )
+    has_succeeded = job.state is JobState.SUCCEEDED
+    newest_first = sorted(metrics.items(), key=lambda pair: pair[1].at, reverse=True)[:METRICS_MAX]
+    return Progress(
+        share=None if share is None else share.value if has_succeeded else min(share.value, SHARE_MAX),
+        step=int(step.value) if step else None,
+        steps=int(position["steps"].value) if step and "steps" in position else None,
+        remaining_s=None if job.state.is_terminal or share is None or is_part else _remaining_s(shares, now),
+        metrics={name.removeprefix(METRIC): point.value for name, point in newest_first},
+        reported_at=max([point.at for point in metrics.values()] + ([position_at] if position_at else [])),
+        is_printed=is_printed,
+        is_part=is_part,
+        repeated=_repeated(steps),
+    )
+
+
+def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]:
+    """Return the points of each name that an agent may write, the oldest first. Others are left out."""
+    by_name: dict[str, list[Point]] = defaultdict(list)
+    for series in all_series:
+        name, source = series.labels.get(Label.NAME, ""), series.labels.get(Label.SOURCE, "")
+        numbers = [series.labels.get(label, "0") for label in (Label.ATTEMPT, Label.INCARNATION)]
+        is_metric = name.startswith(METRIC) and name.isprintable() and len(name) <= len(METRIC) + NAME_CHARS_MAX
+        limit = {"share": 1.0, "step": STEP_MAX, "steps": STEP_MAX}.get(name)
+        if not (is_metric or limit) or not all(text.isdecimal() and len(text) < 10 for text in numbers):  # noqa: PLR2004
+            continue
+        attempt, incarnation = map(int, numbers)
+        by_name[name] += [
+            Point(point.at, point.value, (attempt, incarnation), source)
+            for point in series.points
+            if limit is None or 0 <= point.value <= limit
+        ]
+    return {name: sorted(points) for name, points in by_name.items() if points}
+
+
+def _remaining_s(shares: Sequence[Point], now: datetime) -> float | None:
+    """Return the time left, from the slope of the shares since the last drop or gap."""
+    first = last = shares[-1]
+    for point in reversed(shares[:-1]):
+        if point.value > first.value or first.at - point.at > GAP or point[2:] != last[2:]:
+            break
+        first = point
+    age = now - last.at
+    if last.value <= first.value or age > GAP:
+        return None
+    left = (1 - last.value) * (last.at - first.at) / (last.value - first.value) - age
+    return min(max(left.total_seconds(), 0.0), REMAINING_S_MAX)
+
+
+def _repeated(steps: Sequence[Point]) -> tuple[int, int] | None:
+    """Return the steps around the last change of the incarnation, if they go back."""
+    changes = [(a, b) for a, b in pairwise(steps) if a.incarnation != b.incarnation and a.source == b.source]
+    if not changes or changes[-1][1].value >= changes[-1][0].value:
+        return None
+    before, after = changes[-1]
+    return int(before.value), int(after.value)
+
+
+def rough_words(seconds: float) -> str:
+    """Return a length of time in its largest unit: `12 s`, `21 min`, `5 h`, `3 d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

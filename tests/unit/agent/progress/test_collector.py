@@ -1,0 +1,197 @@
+"""Which source counts at each report, and what programs may send to the status server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmaster.agent.model.reading import METRICS_MAX, Reading
+from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.progress.collector import HELD_S, ProgressCollector
+from trainmaster.agent.progress.status_server import BODY_BYTES_MAX
+from trainmaster.agent.reporting.serial_console import Console
+
+
+class FakeEvents:
+    """Summary events of the job."""
+
+    def __init__(self) -> None:
+        self.reading = Reading()
+        self.calls: list[str] = []
+
+    def read_if_due(self) -> None:
+        self.calls.append("read_if_due")
+
+    def latest(self, since: float) -> Reading:
+        return self.reading
+
+
+class Bench:
+    def __init__(self, work: Path) -> None:
+        self.now = 0.0
+        self.events = FakeEvents()
+        self.output = ""
+        self.collector = ProgressCollector(work, Console(), self.events, lambda: self.now)  # type: ignore[arg-type]
+        self.begin(1)
+
+    def begin(self, incarnation: int) -> None:
+        self.collector.begin(IncarnationKey(1, incarnation), lambda: self.output)
+
+    def minute(self) -> dict[str, tuple[float, str]]:
+        """Return the points of the next report."""
+        self.now += 60
+        self.collector.read_events_if_needed()
+        return {name: (value, source) for name, value, source in self.collector.points()}
+
+    def post(self, body: Any, *, token: str | None = None, length: str | None = None) -> int:
+        variables = self.collector.variables(str(self.collector.folder))
+        own = Path(variables["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read_text("ascii")
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {own if token is None else token}"}
+        request = urllib.request.Request(variables["KUBEFLOW_TRAINER_SERVER_URL"], data, headers, method="POST")
+        if length is not None:
+            request.add_header("Content-Length", length)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def report(self, percent: float | None = None, **metrics: object) -> None:
+        status = {"metrics": [{"name": name, "value": str(value)} for name, value in metrics.items()]}
+        assert self.post({"trainerStatus": {**status, "progressPercentage": percent}}) == 200
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    assert bench.collector._server
+    server = bench.collector._server._http
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield bench
+    server.shutdown()
+    server.server_close()
+
+
+def test_report_has_position_and_metrics(bench: Bench) -> None:
+    bench.report(41, current_step=123, total_steps=300, loss=1.71)
+    assert bench.minute() == {
+        "share": (0.41, "reported"),
+        "step": (123, "reported"),
+        "steps": (300, "reported"),
+        "metric/loss": (1.71, "reported"),
+    }
+    assert bench.minute() == {}, "no news"
+
+
+def test_percentage_without_steps_counts_only_where_steps_were_never_reported(bench: Bench) -> None:
+    bench.report(25)
+    assert bench.minute() == {"share": (0.25, "reported")}
+    bench.report(50, current_step=150, total_steps=300)
+    bench.report(100)  # the program was stopped at step 150
+    assert "share" not in bench.minute()
+
+
+def test_worse_source_replaces_a_silent_one_after_a_while(bench: Bench) -> None:
+    bench.report(10, current_step=10, total_steps=100, loss=3)
+    bench.output = "step 11/100 loss 2.5\n"
+    assert {source for _, source in bench.minute().values()} == {"reported"}
+    bench.output = "step 12/100 loss 2.4\n"
+    assert bench.minute() == {}
+    bench.output = "step 13/100 loss 2.3\n"
+    assert bench.minute()["step"] == (13, "printed")
+    bench.report(14, current_step=14, total_steps=100, loss=2.2)
+    assert bench.minute()["step"] == (14, "reported")
+
+
+def test_summary_events_are_listed_only_while_nothing_else_has_metrics(bench: Bench) -> None:
+    bench.output = "\r 10%|█ | 10/100 [00:10<01:30, 1.0it/s, loss=0.5]"
+    bench.minute()
+    assert len(bench.events.calls) == 0
+    for done in (20, 30):
+        bench.output = f"\r 10%|█ | {done}/100 [00:10<01:30, 1.0it/s, loss=0.{done}]"
+        bench.minute()
+    assert len(bench.events.calls) == 0
+    bench.events.reading = Reading(step=7, metrics={"epoch_loss": 0.25})
+    for _ in range(int(HELD_S / 60)):
+        bench.minute()
+    assert len(bench.events.calls) == 1
+    bench.events.reading = Reading(step=8, metrics={"epoch_loss": 0.2})
+    assert bench.minute() == {"step": (8, "events"), "metric/epoch_loss": (0.2, "events")}
+
+
+def test_metrics_of_bars_without_any_come_from_events_beside_the_bar(bench: Bench) -> None:
+    bench.events.reading = Reading(step=7, metrics={"loss": 0.25})
+    bench.output = "\r 10%|█ | 10/100 [00:10<01:30, 1.0it/s]"
+    points = bench.minute()
+    assert points["step"] == (10.0, "printed")
+    assert points["metric/loss"] == (0.25, "events")
+
+
+def test_next_incarnation_begins_without_the_output_of_the_last_one(bench: Bench) -> None:
+    bench.report(90, current_step=90, total_steps=100)
+    bench.minute()
+    bench.output = ""
+    bench.begin(2)
+    assert bench.minute() == {}
+    bench.report(50, current_step=50, total_steps=100)
+    assert bench.minute()["step"] == (50, "reported")
+
+
+def test_names_of_metrics_are_limited_over_all_reports(bench: Bench) -> None:
+    names: set[str] = set()
+    for number in range(20):
+        bench.report(number, **{f"metric{number}-{index}": 1.0 + number for index in range(100)})
+        names |= {name for name in bench.minute() if name.startswith("metric/")}
+    assert len(names) == METRICS_MAX
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"progressPercentage": -1}, {}),
+        ({"progressPercentage": 101}, {}),
+        ({"progressPercentage": "NaN"}, {}),
+        ({"progressPercentage": True}, {}),
+        ({"progressPercentage": [1]}, {}),
+        ({"progressPercentage": 10**400}, {}),
+        ({"metrics": [{"name": "current_step", "value": "9" * 400}, {"name": "total_steps", "value": "1"}]}, {}),
+        ({"metrics": [{"name": "current_step", "value": "7"}, {"name": "total_steps", "value": "3"}]}, {"step"}),
+        ({"metrics": [{"name": "a\x1b[2Jb", "value": "1"}, {"name": "", "value": "1"}]}, set()),
+        ({"metrics": [{"name": "a\nb" * 100, "value": "1"}]}, {"metric/a" + " ba" * 33}),
+        ({"metrics": [{"name": "loss", "value": value} for value in ("nan", "inf", "-inf", "1e999", "", "x")]}, {}),
+    ],
+)  # fmt: skip
+def test_hostile_report_shows_nothing_false(bench: Bench, status: object, expected: set[str]) -> None:
+    assert bench.post({"trainerStatus": status}) == 200
+    assert set(bench.minute()) == set(expected)
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "status"),
+    [
+        ({"trainerStatus": {}}, {"token": "wrong"}, 401),
+        ({"trainerStatus": {}}, {"token": "\xe9"}, 401),
+        (b"x", {"length": str(BODY_BYTES_MAX + 1)}, 413),
+        (b"x", {"length": "-1"}, 413),
+        (b"x", {"length": "²"}, 413),
+        (b"[" * BODY_BYTES_MAX, {}, 400),
+        (b"\xff", {}, 400),
+        ([], {}, 400),
+        ({"trainerStatus": 5}, {}, 400),
+        ({"trainerStatus": {"metrics": [1]}}, {}, 400),
+        ({"trainerStatus": {"metrics": 7}}, {}, 400),
+    ],
+)
+def test_wrong_report_is_refused(bench: Bench, body: Any, arguments: dict[str, str], status: int) -> None:
+    assert bench.post(body, **arguments) == status
+    assert bench.minute() == {}
+    bench.report(5)
+    assert bench.minute()["share"] == (0.05, "reported"), "the server goes on"
