@@ -20,7 +20,7 @@ from trainmaster.messaging import internal_requests, topics
 BAD = "from_the_future"
 
 
-@pytest.fixture(params=[{"schema": 2}, {"state": "SUSPENDED"}], ids=["another schema", "an unknown word"])
+@pytest.fixture(params=[{"schema": 3}, {"state": "SUSPENDED"}], ids=["another schema", "an unknown word"])
 def world(request: pytest.FixtureRequest, client: Client) -> World:
     """Two jobs have VMs. A later release then writes one of them, and this release is installed again."""
     world = World(store=FirestoreStore(client), limits={"vcpus": 36})  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 from tests.support.jobs import START, a_job, at
@@ -17,7 +18,10 @@ T = TypeVar("T")
 
 
 def submit(store: Store, job: Job | None = None) -> Job:
-    job = job or a_job(JobState.QUEUED)
+    """Store the job; the default: one whose replicas are judged each alone, so that each exit changes its replica."""
+    if job is None:
+        job = a_job(JobState.QUEUED)
+        job = replace(job, plan=replace(job.plan, independent=True))
     event = JobSubmitted(job, START)
     decision = judge(None, event, START)
     change = evolve(None, decision, START)

@@ -74,7 +74,7 @@ def test_entries_committed_after_a_read_are_later_than_its_state(store: Store) -
 def test_state_contains_each_entry_that_is_included_in_it_while_others_commit(store: Store) -> None:
     plan = a_job(JobState.QUEUED).plan
     groups = tuple(replace(group, count=24) if group.task_type is TaskType.WORKER else group for group in plan.groups)
-    submit(store, a_job(JobState.QUEUED, plan=replace(plan, groups=groups)))
+    submit(store, a_job(JobState.QUEUED, plan=replace(plan, groups=groups, independent=True)))
     workers = [ReplicaId(TaskType.WORKER, index) for index in range(24)]
     keys = {exited(worker, 1).key: worker for worker in workers}
 
