@@ -42,6 +42,7 @@ REGRESSIONS = (
     ("races", 71),  # the same, when its vm-ready event was handled after the change of zone
     ("races", 24177),  # a late duplicate of the submission notified again, with the attempt of the rerun job
     ("skew", 7658),  # an exit that the agent reported after a reboot had the time of the report (in the simulator only)
+    ("lost-events", 42),  # a VM was named by an exit only, vanished, and was created again under its VM generation
     ("races", 429083),  # a replica survived an end of the primary that a peer caused, and completed after the restart
 )
 """Profile and seed of histories that violated an invariant before the described defect was fixed.

@@ -21,7 +21,7 @@ from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobPosition, Store
-from trainmaster.ports.metrics import MetricReader, MetricsDeniedError
+from trainmaster.ports.metrics import MetricReader
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
@@ -200,6 +200,6 @@ def read_metrics(
 
     try:
         return read(metric_reader(), job, datetime.now(UTC))
-    except (MetricsDeniedError, TemporaryError) as error:
+    except (PermanentError, TemporaryError) as error:  # it is worth a warning, not the end of the command
         warn(f"Cannot find out {what}: {error}")
         return None

@@ -69,6 +69,8 @@ class StopRound:
     """Member whose end, or whose VM's loss, ends the round."""
     replacement: ReplaceVm | None = None
     """Another VM for this member; None: it keeps its VM."""
+    instance_id: str | None = None
+    """Numeric id of the member's VM, if its exit is the first event that names it."""
     kind: Literal["stop_round"] = "stop_round"
 
 

@@ -33,7 +33,8 @@ def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now:
     if decision := judge_exit_zero(case) or judge_vm_stopping(case):
         return decision
     text = f"{case.outcome}: round {number} ends, and its verdict follows when every member has stopped."
-    return Decision(Rule.ROUND, Reason.MEMBER_FAILED, text, StopRound(number, replica.key))
+    new_vm = None if replica.instance_id else event.subject.vm.instance_id or None
+    return Decision(Rule.ROUND, Reason.MEMBER_FAILED, text, StopRound(number, replica.key, instance_id=new_vm))
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:

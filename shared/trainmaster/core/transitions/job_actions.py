@@ -105,8 +105,12 @@ def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
     replica = find_replica(state, action.replica)
     job = (job_after_loss(state.job, action.replacement) if action.replacement else None) or state.job
     following = _following(job.round, replica.replica_id, now)
-    replaced = (replace_vm(job, replica, action.replacement, now),) if action.replacement else ()
-    return Change(replace(job, round=following, version=state.job.version + 1), replaced, PROVISION)
+    changed: tuple[Replica, ...] = ()
+    if action.replacement:
+        changed = (replace_vm(job, replica, action.replacement, now),)
+    elif action.instance_id:  # a VM that vanishes before its first report is lost, not created again
+        changed = (with_next_version(replace(replica, instance_id=action.instance_id)),)
+    return Change(replace(job, round=following, version=state.job.version + 1), changed, PROVISION)
 
 
 def _stopped(job: Job, replica: Replica, now: datetime) -> Round:
