@@ -9,7 +9,7 @@ from bench.job_cost import Cost, Line, run_job
 
 COST = Line(
     constant=Cost(reads=20, writes=11, deletes=3, invocations=2),
-    slope=Cost(reads=14, writes=6, deletes=0, invocations=3),
+    slope=Cost(reads=13, writes=6, deletes=0, invocations=3),
 )
 """As docs/benchmarks.md states it. Deletes are those of leases."""
 
