@@ -81,7 +81,9 @@ def _all_routes() -> tuple[tuple[int, Route], ...]:
         base = document(api).get("servicePath", "")
         for method in methods(document(api)):
             path = f"/{base}{method.get('flatPath') or method['path']}"
-            if path.startswith("/v1/") and method["id"].endswith((".projects.locations.list", ".projects.locations.get")):
+            if path.startswith("/v1/") and method["id"].endswith(
+                (".projects.locations.list", ".projects.locations.get")
+            ):
                 continue  # AI Platform's methods have these paths, too, and there is no document of them any more
             literals = re.split(r"\{\+?[^}]+\}", path)
             pattern = re.compile("[^/:]+".join(map(re.escape, literals)))
