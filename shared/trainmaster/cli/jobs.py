@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -13,23 +12,21 @@ from trainmaster.cli.command_table import JOB_COMMANDS
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
 from trainmaster.cli.lazy import LazyGroup
+from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.reporting.history import read_history
 from trainmaster.cost.report import CostReport, CostSources, cost_report
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import PermanentError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobPosition, Store
-from trainmaster.ports.metrics import MetricReader
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.progress import read_progress
 from trainmaster.settings import settings
-
-Value = TypeVar("Value")
 
 
 class JobCommands(LazyGroup):
@@ -188,18 +185,3 @@ def idle_gpus_of(job: Job) -> str:
     from trainmaster.presentation.utilization import read_idle_gpus
 
     return read_metrics(read_idle_gpus, job, "whether the job's GPUs are idle") or ""
-
-
-def read_metrics(
-    read: Callable[[MetricReader, Job, datetime], Value], job: Job, what: str, warn: Callable[[str], object] = complain
-) -> Value | None:
-    """Return what `read` reads now. If metrics are off, return None; if they cannot be read, report that, too."""
-    if settings().metrics == "off":
-        return None
-    from trainmaster.wiring.metrics import metric_reader
-
-    try:
-        return read(metric_reader(), job, datetime.now(UTC))
-    except (PermanentError, TemporaryError) as error:  # it is worth a warning, not the end of the command
-        warn(f"Cannot find out {what}: {error}")
-        return None

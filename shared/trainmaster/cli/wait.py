@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from trainmaster.cli.jobs import read_metrics
+from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.output import complain, literal_text, replica_state_word
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import state_word

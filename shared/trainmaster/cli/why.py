@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from trainmaster.cli.installation import admission_limits, open_store
-from trainmaster.cli.jobs import find_job, read_metrics
+from trainmaster.cli.jobs import find_job
+from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, parse_replica
 from trainmaster.cli.output import say
 from trainmaster.core.decisions import Rule

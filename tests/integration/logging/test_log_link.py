@@ -15,6 +15,7 @@ def test_message_of_failed_job_links_to_its_log_but_stored_message_does_not() ->
     world = World()
     world.start_running()
     world.exit_program(WORKER, status=127)
+    world.deliver()
     world.check()
     stored = world.job.error_message
     assert stored is not None

@@ -69,8 +69,8 @@ def test_failed_job_logs_the_retry_and_the_error() -> None:
     error = {"type": "ValueError", "message": "bad", "frame": "task.py:1 in main", "own_frame": "task.py:1 in main"}
     world.exit_program(WORKER, ran_s=2.0, error=error, tail="Traceback\nValueError: bad")
     world.deliver()
-    world.send("vm-ready", WORKER)
     world.exit_program(WORKER, ran_s=2.0, error=error, tail="Traceback\nValueError: bad")
+    world.deliver()
     lines = world.log.lines(world.job_id)
     assert any(line.severity is Severity.WARNING and "worker 0" in line.message for line in lines), world.messages()
     failed = [line for line in lines if line.severity is Severity.ERROR]

@@ -92,7 +92,7 @@ def shipper(cloud: Cloud) -> Shipper:
             {"message": "2026-11-21 03:00:00.123456: I tensorflow/core/x.cc:1] cpu"},
             "INFO",
         ),
-        ("\r 10%\r 55%\r100%\r", Stream.STDERR, {"message": "100%"}, "ERROR"),
+        ("\r 10%\r 55%\r100%\r", Stream.STDERR, {"message": "100%"}, "INFO"),
         (
             '{"severity": "warning", "message": "m", "loss": 0.5}',
             Stream.STDERR,

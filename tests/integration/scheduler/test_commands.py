@@ -17,6 +17,7 @@ from tests.support.stack import eventually
 from trainmaster import settings
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
+from trainmaster.memory.objects import MemoryObjects
 
 Run = Callable[..., Result]
 
@@ -25,6 +26,10 @@ Run = Callable[..., Result]
 def run(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("TRAINMASTER_PROJECT", PROJECT)
     monkeypatch.setenv("TRAINMASTER_SCHEDULER_ENDPOINT", emulator.address)
+    packages = MemoryObjects()
+    for uri in a_spec()["trainingInput"]["packageUris"]:
+        packages.write(uri, b"a package", content_type="application/gzip")
+    monkeypatch.setattr("trainmaster.wiring.objects.objects", lambda: packages)
     settings.settings.cache_clear()
     yield lambda *arguments: CliRunner().invoke(app, ["schedule", *arguments])
     settings.settings.cache_clear()

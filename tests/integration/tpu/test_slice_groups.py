@@ -43,6 +43,10 @@ class TwoSlices:
         assert directive is not None
         return directive.incarnation, directive.action, directive.slices
 
+    @property
+    def directives(self) -> list[tuple[int, DirectiveAction, tuple[str, ...]]]:
+        return [self.directive(replica_id) for replica_id in (FIRST, SECOND)]
+
     def replica(self, replica_id: ReplicaId) -> Replica:
         loaded = self.plane.store.load_attempt(self.job.job_id)
         assert loaded is not None
@@ -51,10 +55,18 @@ class TwoSlices:
     def subject(self, replica_id: ReplicaId) -> IncarnationRef:
         replica, vm = self.replica(replica_id), self.vm(replica_id)
         ref = VmRef(vm.name, vm.zone, vm.instance_id)
-        return IncarnationRef(self.job.job_id, 1, replica_id, replica.incarnation, replica.vm_generation, ref)
+        incarnation, _, _ = self.directive(replica_id)
+        return IncarnationRef(self.job.job_id, 1, replica_id, incarnation, replica.vm_generation, ref)
 
     def report_ready(self, replica_id: ReplicaId) -> None:
         vm_ready.handle(VmReady(self.subject(replica_id), datetime.now(UTC)), self.plane.deps)
+
+    def begin_round(self) -> tuple[str, str]:
+        """Let both report the held round, which then begins. Return the addresses."""
+        for replica_id in (FIRST, SECOND):
+            self.report_ready(replica_id)
+        assert self.plane.provision(self.job)
+        return self.vm(FIRST).address, self.vm(SECOND).address
 
     def fail(self, replica_id: ReplicaId) -> None:
         event = ReplicaExited(self.subject(replica_id), datetime.now(UTC), cause=ExitCause.PROCESS, exit_status=1)
@@ -89,7 +101,7 @@ def test_slices_are_created_held_and_start_when_both_are_up() -> None:
     assert [two.directive(replica_id) for replica_id in (FIRST, SECOND)] == [(1, RUN, addresses)] * 2
 
 
-def test_replacement_of_a_slice_gives_the_other_its_new_address(two: TwoSlices) -> None:
+def test_replacement_of_a_slice_gives_both_the_new_addresses(two: TwoSlices) -> None:
     before = two.vm(SECOND).address
     two.preempt(SECOND)
     two.fail(FIRST)  # because its peer is lost
@@ -97,16 +109,14 @@ def test_replacement_of_a_slice_gives_the_other_its_new_address(two: TwoSlices) 
     for _ in range(6):
         two.plane.provision(two.job)
         two.tpu.settle()
-    addresses = (two.vm(FIRST).address, two.vm(SECOND).address)
+    two.tpu.is_slow = False
+    two.report_ready(SECOND)
+    two.plane.provision(two.job)
+    assert two.directives == [(2, HOLD, ())] * 2, "the other one has not reported that its program ended"
+    addresses = two.begin_round()
     assert addresses[1] not in ("", before)
     assert two.vm(SECOND).vm_generation == 2
-    assert two.directive(SECOND) == (2, RUN, addresses)
-    assert two.directive(FIRST) == (2, HOLD, ()), "its peer is not ready yet"
-    two.report_ready(SECOND)
-    two.tpu.is_slow = False
-    assert two.plane.provision(two.job)
-    assert two.directive(FIRST) == (2, RUN, addresses)
-    two.report_ready(FIRST)
+    assert two.directives == [(2, RUN, addresses)] * 2
     assert two.replica(FIRST).state is ReplicaState.RUNNING
     assert (two.replica(FIRST).restarts_used, two.replica(SECOND).restarts_used) == (0, 0)
 
@@ -115,18 +125,20 @@ def test_replacement_of_both_slices_gives_both_new_addresses(two: TwoSlices) -> 
     old = {two.vm(replica_id).address for replica_id in (FIRST, SECOND)}
     for replica_id in (FIRST, SECOND):
         two.preempt(replica_id)
-    assert two.plane.provision(two.job)
-    addresses = (two.vm(FIRST).address, two.vm(SECOND).address)
+    two.plane.provision(two.job)
+    addresses = two.begin_round()
     assert not old & set(addresses)
-    assert [two.directive(replica_id) for replica_id in (FIRST, SECOND)] == [(2, RUN, addresses)] * 2
+    assert two.directives == [(2, RUN, addresses)] * 2
 
 
-def test_slice_that_restarts_in_place_keeps_the_addresses(two: TwoSlices) -> None:
-    addresses = (two.vm(FIRST).address, two.vm(SECOND).address)
+def test_slices_that_restart_in_place_keep_the_addresses(two: TwoSlices) -> None:
+    before = (two.vm(FIRST).address, two.vm(SECOND).address)
     two.fail(SECOND)
-    assert two.plane.provision(two.job)
-    assert two.directive(SECOND) == (2, RUN, addresses)
-    assert two.directive(FIRST) == (1, RUN, addresses)
+    two.plane.provision(two.job)
+    assert two.directives == [(2, HOLD, ())] * 2
+    assert two.begin_round() == before
+    assert two.directives == [(2, RUN, before)] * 2
+    assert (two.replica(FIRST).restarts_used, two.replica(SECOND).restarts_used) == (0, 1)
 
 
 def test_slice_is_held_until_its_peer_gets_capacity(two: TwoSlices) -> None:
@@ -141,4 +153,6 @@ def test_slice_is_held_until_its_peer_gets_capacity(two: TwoSlices) -> None:
     later = datetime.now(UTC)
     two.plane.deps = replace(two.plane.deps, clock=lambda: later.replace(year=later.year + 1))
     two.plane.provision(two.job)
-    assert two.directive(SECOND)[1] is RUN
+    assert two.directives == [(2, HOLD, ())] * 2
+    addresses = two.begin_round()
+    assert two.directives == [(2, RUN, addresses)] * 2

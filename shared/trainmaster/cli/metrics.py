@@ -1,0 +1,30 @@
+"""Reading metrics for one line of a command's output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from trainmaster.cli.output import complain
+from trainmaster.core.model.job import Job
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.ports.metrics import MetricReader
+from trainmaster.settings import settings
+
+Value = TypeVar("Value")
+
+
+def read_metrics(
+    read: Callable[[MetricReader, Job, datetime], Value], job: Job, what: str, warn: Callable[[str], object] = complain
+) -> Value | None:
+    """Return what `read` reads now. If metrics are off, return None; if they cannot be read, report that, too."""
+    if settings().metrics == "off":
+        return None
+    from trainmaster.wiring.metrics import metric_reader
+
+    try:
+        return read(metric_reader(), job, datetime.now(UTC))
+    except (PermanentError, TemporaryError) as error:  # it is worth a warning, not the end of the command
+        warn(f"Cannot find out {what}: {error}")
+        return None
