@@ -180,14 +180,14 @@ def test_ledger_cache_reads_the_last_minute_again_only_while_its_entries_may_gro
 
 def test_ledger_cache_reads_one_pending_entry_while_a_round_waits_for_its_last_vm() -> None:
     store, clock = CountingStore(), [0.0]
-    world = World(store=store, silent={WORKER_1})
+    world = World(store=store, silent={CHIEF, WORKER_0, WORKER_1})
     cache = LedgerCache(store, lambda: clock[0])
     world.start_running()
     world.wait(1000)
     for replica_id in (CHIEF, WORKER_0, WORKER_1):
         world.send("maintenance", replica_id, cause="preemption")
     world.deliver()
-    world.wait(60)
+    world.wait(2 * OVERLAP.total_seconds())
     for replica_id in (CHIEF, WORKER_0):
         world.send("vm-ready", replica_id)
     world.deliver()

@@ -11,8 +11,8 @@ from trainmaster.console.metric_chart import DrawnChart, Line, Scale, draw_chart
 from trainmaster.console.pages.resources_page import read_bands, time_range
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job
-from trainmaster.errors import TemporaryError
-from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricsDeniedError
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.ports.metrics import Label, Metric, MetricQuery
 from trainmaster.presentation.progress import METRIC, METRICS_MAX, Point, points_by_name, read_progress
 
 SERIES = (Label.NAME, Label.SOURCE, Label.ATTEMPT, Label.INCARNATION)
@@ -49,7 +49,7 @@ def read_progress_section(console: Console, job: Job) -> ProgressSection:
     try:
         progress = read_progress(console.metrics, job, minute)
         by_name = points_by_name(console.metrics.read(query))
-    except (MetricsDeniedError, TemporaryError) as error:
+    except (PermanentError, TemporaryError) as error:
         return ProgressSection(problem=f"{error}.")
     newest_first = sorted(by_name, key=lambda name: by_name[name][-1].at, reverse=True)
     metrics = sorted([name for name in newest_first if name.startswith(METRIC)][:METRICS_MAX], key=_rank)
