@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,8 @@ class Emulator:
         for zone, scope in self.instances.aggregated_list(project=PROJECT):
             for instance in scope.instances:
                 name = zone.rpartition("/")[2]
-                self.instances.delete_unary(project=PROJECT, zone=name, instance=str(instance.id))
+                with suppress(exceptions.NotFound):  # the test has just deleted it
+                    self.instances.delete_unary(project=PROJECT, zone=name, instance=str(instance.id))
         eventually(lambda: not self.names())
 
     def vm_processes(self) -> set[int]:
