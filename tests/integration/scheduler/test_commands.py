@@ -27,8 +27,7 @@ def run(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("TRAINMASTER_PROJECT", PROJECT)
     monkeypatch.setenv("TRAINMASTER_SCHEDULER_ENDPOINT", emulator.address)
     packages = MemoryObjects()
-    for uri in a_spec()["trainingInput"]["packageUris"]:
-        packages.write(uri, b"a package", content_type="application/gzip")
+    packages.write("gs://bucket/trainer-0.1.tar.gz", b"the package of a_spec()", content_type="application/gzip")
     monkeypatch.setattr("trainmaster.wiring.objects.objects", lambda: packages)
     settings.settings.cache_clear()
     yield lambda *arguments: CliRunner().invoke(app, ["schedule", *arguments])
