@@ -32,6 +32,9 @@ from trainmaster.errors import PermanentError
 
 LANES_MAX: Final = 100
 """Replicas above which only those with incidents are shown, unless the user asks for all."""
+BARS_PER_LANE_MAX: Final = 1_000
+"""Among more lanes than that, a phase has a bar if it took at least this share of the time: others would be narrower
+than a pixel."""
 
 
 class MarkKind(StrEnum):
@@ -120,7 +123,10 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     spans = _by_replica(replica_spans(history))
     end = job.ended_at or max(now, history.steps[-1].entry.at)
     lanes = [_job_lane(history, tuple(by_replica.get(None, ())), now)]
-    lanes += [_lane(replica_id, spans[replica_id], tuple(by_replica.get(replica_id, ())), end) for replica_id in shown]
+    shortest_s = (end - job.created_at).total_seconds() / BARS_PER_LANE_MAX if len(shown) > LANES_MAX else 0.0
+    for replica_id in shown:
+        visible = [span for span in spans[replica_id] if span.seconds(end) >= shortest_s]
+        lanes.append(_lane(replica_id, visible, tuple(by_replica.get(replica_id, ())), end))
     attempts = tuple(step.entry.at for step in history.steps if step.begins_attempt)[1:]
     return Timeline(tuple(lanes), len(replica_ids) - len(shown), attempts, job.created_at, end)
 
