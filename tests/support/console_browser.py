@@ -140,15 +140,15 @@ def tuning_world() -> Study:
 
 
 def large_world() -> World:
-    """Return a running job with 1,000 replicas, of which three had an incident."""
+    """Return a running job with 1,000 replicas, of which three ended a round."""
     world = World()
     world.submit(a_spec(workerCount=999))
     world.deliver()
     world.report_all_ready()
-    world.wait(600)
     for number in (3, 5, 7):
+        world.wait(600)
         world.kill(next(replica for replica in world.replicas if replica.replica_id.index == number).replica_id)
-    world.deliver()
+        world.deliver()
     return world
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from trainmaster.core.model.job import RESTARTS_MAX, State
 from trainmaster.core.model.members import state_word
-from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm_names import vm_name
 
@@ -48,4 +48,6 @@ def replica_rows(state: State, limit: int) -> tuple[ReplicaRow, ...]:
 
 
 def _has_no_incident(replica: Replica) -> bool:
-    return not (replica.restarts_used or replica.replaced or replica.incarnation > 1)
+    """Every member of a round has the same incarnation, whichever of them ended the earlier ones."""
+    is_steady = replica.state in (ReplicaState.RUNNING, ReplicaState.COMPLETED)
+    return is_steady and not (replica.restarts_used or replica.replaced)
