@@ -66,10 +66,10 @@ class TpuApi:
         if zone != ALL_ZONES:
             catalog.check_zone(zone)
         nodes = [node for node in self._cloud.list_all() if self._is_listed(node.zone, zone)]
-        return self._page("nodes", [self._shown(node) for node in nodes]) | self._unreachable(zone)
+        return self._page("nodes", [self._node_json(node) for node in nodes]) | self._unreachable(zone)
 
     def node(self, zone: str, node_id: str) -> Json:
-        return self._shown(self._cloud.get(zone, node_id))
+        return self._node_json(self._cloud.get(zone, node_id))
 
     def create(self, zone: str) -> Json:
         body = check(self._body(), NODE[self._is_alpha], "node")
@@ -142,7 +142,7 @@ class TpuApi:
         self._cloud.operations.delete(f"{self._cloud.parent(zone)}/operations/{name}")
         return {}
 
-    def _shown(self, node: Node) -> Json:
+    def _node_json(self, node: Node) -> Json:
         version = "V2_ALPHA1" if self._is_alpha else "V2"
         return {**select(node.as_json(), NODE[self._is_alpha]), "apiVersion": version}
 

@@ -21,7 +21,7 @@ class Metric(StrEnum):
     RECEIVED = "network/received_bytes_count"
     SENT = "network/sent_bytes_count"
     PROGRESS = "progress"
-    """Of the primary's program: the label `name` says what each series is."""
+    """Progress of the primary's program. The label `name` tells what a series measures."""
 
     @property
     def is_counter(self) -> bool:

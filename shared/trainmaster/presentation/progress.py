@@ -6,6 +6,7 @@ out. docs/decisions/0124-progress.md.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -146,7 +147,7 @@ def points_by_name(all_series: Sequence[MetricSeries]) -> dict[str, list[Point]]
         by_name[name] += [
             Point(point.at, point.value, (attempt, incarnation), source)
             for point in series.points
-            if limit is None or 0 <= point.value <= limit
+            if math.isfinite(point.value) and (limit is None or 0 <= point.value <= limit)
         ]
     return {name: sorted(points) for name, points in by_name.items() if points}
 

@@ -121,6 +121,11 @@ def test_series_that_no_agent_writes_are_not_shown(hostile: MetricSeries) -> Non
     assert shown(hostile) is None
 
 
+@pytest.mark.parametrize("name", ["share", "step", "metric/loss"])
+def test_values_that_are_no_numbers_are_not_shown(name: str) -> None:
+    assert shown(series(name, [float("nan"), float("inf"), float("-inf")], first=38)) is None
+
+
 def test_number_of_metrics_is_limited() -> None:
     progress = shown(*(series(f"metric/{number}", [1e308], first=40) for number in range(100)))
     assert progress

@@ -1,4 +1,4 @@
-"""What the program's progress is at each report to Cloud Monitoring, from the best source that has news.
+"""Collects the program's progress for each report to Cloud Monitoring, from the best source that has news.
 
     reports to the status server ──┐
     the end of the output ─────────┼──► position from the first that has one, metrics likewise ──► points
