@@ -9,11 +9,11 @@ import pytest
 from google.cloud.firestore import Client
 
 from tests.support.jobs import a_spec
-from tests.support.world import World, run_in_sequence
+from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import provision, sweep
-from trainmaster.flows.provisioning import orphans, vm_check
+from trainmaster.flows.provisioning import vm_check
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.messaging import internal_requests, topics
 
@@ -65,7 +65,7 @@ def test_vms_of_the_unreadable_job_are_neither_orphans_nor_deleted(world: World)
     world.bus.drain()
     for _ in range(3):
         world.wait(120)
-        vm_check.handle(world.fleet, world.deps, orphans.OrphanTimes(), run_in_sequence)
+        vm_check.handle(world.fleet_deps, world.deps)
     assert world.fleet.list_vms(BAD) == vms
     assert world.store.orphans() == ()
     requested = [json.loads(message.data) for message in world.bus.drain() if message.topic == topics.PROVISION]

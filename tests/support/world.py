@@ -34,6 +34,7 @@ from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
 from trainmaster.ports import AdmissionToken, Bus, Loaded, Suggester, ZonesUnreachableError
+from trainmaster.ports.metrics import MetricReader
 
 
 class FixedAddresses:
@@ -88,6 +89,8 @@ class World:
     regions: tuple[str, ...] = ()
     notifications: Bus | None = None
     """Where transitions of jobs are published; None: nowhere."""
+    metrics: MetricReader | None = None
+    """None: agents write no metrics."""
     algorithms: str = ""
     """Address of the package of the built-in algorithms."""
     gcsfuse: str = ""
@@ -122,7 +125,8 @@ class World:
 
     @property
     def fleet_deps(self) -> FleetDeps:
-        return FleetDeps(self.fleet, FixedAddresses(), "my-project", {"startup-script": "#!"}, run_in_sequence)
+        files = {"startup-script": "#!"}
+        return FleetDeps(self.fleet, FixedAddresses(), "my-project", files, run_in_sequence, metrics=self.metrics)
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)

@@ -72,7 +72,7 @@ from trainmaster.agent.setup.machine_report import describe_machine
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
 from trainmaster.agent.shutdown.self_delete import SelfDelete
-from trainmaster.agent.utilization.monitor import configured_monitor
+from trainmaster.agent.utilization.monitor import configured_monitor, point_writer
 from trainmaster.agent.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         progress if monitor else None,
         monitor.finish_interval if monitor else None,
     )
-    inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck).beat)
+    write_point = point_writer(identity, monitoring) if monitor is not None else None
+    inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
     Agent(
         identity=identity,
         inbox=inbox,

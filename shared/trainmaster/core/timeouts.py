@@ -20,16 +20,36 @@ SETUP_MAX_S: Final = 3 * 3600
 """How long it may take in spite of fresh heartbeats. Packages that are built from source and the largest images take an
 hour; pip or the container engine may also hang beside an agent that works."""
 
+OLD_POINT: Final = timedelta(seconds=80)
+"""Age of the last point of a VM's series `agent/alive` at which the series has ended. An agent writes a point every 30
+seconds: two are missing, and the last one may have taken 20 seconds to be seen."""
+
+OLD_HEARTBEAT: Final = timedelta(seconds=75)
+"""Age of the heartbeat at which an agent whose series has ended is silent. A live migration pauses a VM for less than a
+minute."""
+
+SERIES_MEMORY: Final = timedelta(minutes=20)
+"""How far back series are read. A series that was not seen in this time is unknown: metrics are off, or the VM's agent
+is of an earlier release."""
+
+BOOT_MAX: Final = timedelta(minutes=5)
+"""How long a VM that Compute Engine has started again may take until its agent writes. Machines with many GPUs need
+minutes."""
+
 AGENT_TIMEOUT: Final = timedelta(minutes=15)
-"""How long the agent of a running replica may write no heartbeat. An agent writes one every minute, and restarts within
-seconds after a crash. The rest is for maintenance that pauses a VM, and for an unreachable metadata server."""
+"""How long the agent of a running replica without a series may write no heartbeat. The rest beyond `OLD_HEARTBEAT` is
+for an unreachable metadata server: there is no second source."""
 
 HELD_AGENT_TIMEOUT: Final = timedelta(minutes=5)
 """The same while a held round waits for the agent's report. An agent that works reports within half a minute."""
 
 ALL_AGENTS_TIMEOUT: Final = timedelta(hours=1)
-"""How long all agents of a job may write no heartbeat. Before that, wrong heartbeats are more likely than VMs that all
-hang at once. A fault of Google's metadata servers is repaired within this time."""
+"""How long all agents of a job without series may write no heartbeat. Before that, wrong heartbeats are more likely
+than VMs that all hang at once. A fault of Google's metadata servers is repaired within this time."""
+
+SILENT_JOBS_MAX: Final = 20
+"""Jobs with fewer series than running replicas that one minute reconciles. When Cloud Monitoring is late for all jobs,
+this bounds the reads; they find fresh heartbeats, and no VM is lost."""
 
 HEARTBEATS_READ_MAX: Final = 500
 """Heartbeats that one reconciliation reads, each with a call of its own: up to a third of what Compute Engine's default

@@ -41,7 +41,7 @@ def handle(
         return
     match request:
         case OrphanSearch():
-            vm_check.handle(fleet_deps.fleet, deps, fleet_deps.orphan_times, fleet_deps.run_all)
+            vm_check.handle(fleet_deps, deps)
         case AdmissionPass():
             admission.admit_all(deps, message_id=message_id)
         case ProvisionRequest():

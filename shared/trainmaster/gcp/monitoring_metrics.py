@@ -21,7 +21,8 @@ TIMEOUT_S: Final = 30.0
 PREFIX: Final = "custom.googleapis.com/trainmaster/training"
 NAMESPACE: Final = "trainmaster"
 ROLE: Final = "roles/monitoring.viewer"
-REDUCERS: Final = {Reducer.MEAN: "REDUCE_MEAN", Reducer.MIN: "REDUCE_MIN", Reducer.MAX: "REDUCE_MAX"}
+REDUCERS: Final = {reducer: f"REDUCE_{reducer.name}" for reducer in Reducer}
+RESOURCE_LABELS: Final = (Label.JOB, Label.TASK_ID)
 
 Json = Mapping[str, Any]
 
@@ -62,8 +63,8 @@ def metric_filter(query: MetricQuery) -> str:
         f'metric.type = "{PREFIX}/{query.metric}"',
         'resource.type = "generic_task"',
         f'resource.labels.namespace = "{NAMESPACE}"',
-        f'resource.labels.job = "{query.job_id}"',
     ]
+    parts += [f'resource.labels.job = "{query.job_id}"'] if query.job_id else []
     parts += [f'resource.labels.task_id = "{query.replica}"'] if query.replica else []
     return " AND ".join(parts)
 
@@ -77,15 +78,21 @@ def _parameters(query: MetricQuery) -> dict[str, Any]:
     if query.period_s:
         parameters |= {
             "aggregation.alignmentPeriod": f"{query.period_s}s",
-            "aggregation.perSeriesAligner": "ALIGN_RATE" if query.metric.is_counter else "ALIGN_MEAN",
+            "aggregation.perSeriesAligner": _aligner(query),
             "aggregation.crossSeriesReducer": REDUCERS[query.reducer],
             "aggregation.groupByFields": [_field(label) for label in query.group_by],
         }
     return parameters
 
 
+def _aligner(query: MetricQuery) -> str:
+    if query.reducer is Reducer.COUNT:
+        return "ALIGN_COUNT"
+    return "ALIGN_RATE" if query.metric.is_counter else "ALIGN_MEAN"
+
+
 def _field(label: Label) -> str:
-    return f"{'resource' if label is Label.TASK_ID else 'metric'}.labels.{label}"
+    return f"{'resource' if label in RESOURCE_LABELS else 'metric'}.labels.{label}"
 
 
 def _series(body: Json) -> MetricSeries:

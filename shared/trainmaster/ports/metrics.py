@@ -23,18 +23,22 @@ class Metric(StrEnum):
     PROGRESS = "progress"
     """Progress of the primary's program. The label `name` tells what a series measures."""
 
+    ALIVE = "agent/alive"
+    """Written every 30 seconds by each agent, of a TPU node by each host's."""
+
     @property
     def is_counter(self) -> bool:
         """Whether points are bytes since a start; other resources are shares from 0 to 1."""
         return self in (Metric.RECEIVED, Metric.SENT)
 
 
-RESOURCES: Final = tuple(metric for metric in Metric if metric is not Metric.PROGRESS)
+RESOURCES: Final = tuple(metric for metric in Metric if metric not in (Metric.PROGRESS, Metric.ALIVE))
 
 
 class Label(StrEnum):
     """The labels that distinguish the series of a metric."""
 
+    JOB = "job"
     TASK_ID = "task_id"
     """Replica id: `worker-0`."""
     TASK_TYPE = "task_type"
@@ -59,6 +63,8 @@ class Reducer(StrEnum):
     MEAN = "mean"
     MIN = "min"
     MAX = "max"
+    COUNT = "count"
+    """The number of series with a point in the period."""
 
 
 class MetricsDeniedError(PermanentError):
@@ -70,6 +76,7 @@ class MetricQuery:
     """Points of one metric of a job in (start, end]."""
 
     job_id: str
+    """Empty: of all jobs."""
     metric: Metric
     start: datetime
     end: datetime

@@ -24,6 +24,7 @@ from trainmaster.simulator.world.bus import SimBus
 from trainmaster.simulator.world.context import Context
 from trainmaster.simulator.world.fleet import SimFleet
 from trainmaster.simulator.world.functions import Functions
+from trainmaster.simulator.world.metrics import SimMetrics
 from trainmaster.simulator.world.programs import Training
 from trainmaster.simulator.world.user_actions import UserActions
 from trainmaster.simulator.world.vm import SimVm, VmPool
@@ -58,7 +59,14 @@ class History:
         self.objects.write(PACKAGE_URI, b"", content_type="application/gzip")
         self.users = UserActions(context, self.bus, self.objects)
         self.functions = Functions(
-            context, self.store, self.bus, self.fleet, self.objects, self.invariants.check_commit, scenario.limits
+            context,
+            self.store,
+            self.bus,
+            self.fleet,
+            self.objects,
+            self.invariants.check_commit,
+            scenario.limits,
+            SimMetrics(context, self.pool),
         )
         self.bus.deliver = self.functions.deliver
         self.vm_faults = VmFaults(context, self.pool, self.bus)

@@ -15,6 +15,7 @@ from trainmaster.gcp.fleets import Fleets
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import AddressBook, Fleet
 from trainmaster.settings import Addressing, settings
+from trainmaster.wiring.metrics import metric_reader
 
 _AGENT: Final = Path(__file__).parents[1] / "agent"
 THREADS: Final = 24
@@ -50,7 +51,8 @@ def fleet_deps() -> FleetDeps:
     # Without it, no login works: `block-project-ssh-keys` is set, and VMs have no keys of their own.
     os_login = {"enable-oslogin": "TRUE"} if values.ssh else {}
     metadata = {**agent_files(values.agent), **serial_port_logging, **package_index, **gcsfuse, **metrics, **os_login}
-    return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads)
+    reader = metric_reader() if metrics else None
+    return FleetDeps(fleet, addresses(), values.project, metadata, run_in_threads, metrics=reader)
 
 
 def _tpu_fleet(defaults: VmDefaults) -> Fleet:

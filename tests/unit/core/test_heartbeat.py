@@ -19,9 +19,19 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reconcile.heartbeat import find_silent_agents, heartbeats_to_read
+from trainmaster.core.reconcile import heartbeat
+from trainmaster.core.reconcile.heartbeat import Points, Watched, watched
+from trainmaster.core.reconcile.steps import ReportLoss
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.timeouts import AGENT_TIMEOUT, ALL_AGENTS_TIMEOUT, HEARTBEATS_READ_MAX, HELD_AGENT_TIMEOUT
+from trainmaster.core.timeouts import (
+    AGENT_TIMEOUT,
+    ALL_AGENTS_TIMEOUT,
+    BOOT_MAX,
+    HEARTBEATS_READ_MAX,
+    HELD_AGENT_TIMEOUT,
+    OLD_HEARTBEAT,
+    OLD_POINT,
+)
 
 READY = at(10)
 SECOND = timedelta(seconds=1)
@@ -52,6 +62,17 @@ def with_ids(state: State) -> State:
 
 
 RUNNING = with_ids(a_state())
+
+
+def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime, points: Points | None = None) -> Watched:
+    return heartbeat.heartbeats_to_read(state.job, watched(state, vms, now), points or {}, now)
+
+
+def find_silent_agents(
+    state: State, read: Watched, heartbeats: dict[str, datetime], now: datetime, points: Points | None = None
+) -> tuple[ReportLoss, ...]:
+    replicas = watched(state, vms_of(state), now)
+    return heartbeat.find_silent_agents(state.job, replicas, read, points or {}, heartbeats, now)
 
 
 def test_heartbeats_are_read_after_the_timeout_and_not_before() -> None:
@@ -116,7 +137,7 @@ def silent_after(state: State, held_for: timedelta, last: datetime = HELD_AT) ->
     now = HELD_AT + held_for
     read = heartbeats_to_read(state, vms_of(state), now)
     heartbeats = {vm.instance_id: last for _, vm in read}
-    return [loss.replica.replica_id for loss in find_silent_agents(state.job, read, heartbeats, now)]
+    return [loss.replica.replica_id for loss in find_silent_agents(state, read, heartbeats, now)]
 
 
 def test_held_round_waits_five_minutes_for_a_silent_agent_and_no_longer() -> None:
@@ -135,6 +156,60 @@ def test_held_round_restarts_the_time_of_an_agent_that_was_silent_before() -> No
     assert silent_after(a_held_state(CHIEF, WORKER_1), timedelta(0), NOW) == []
 
 
+def lost_with(
+    points: dict[ReplicaId, timedelta], heartbeats: dict[ReplicaId, timedelta], vms: tuple[Vm, ...] = vms_of(RUNNING)
+) -> list[ReplicaId]:
+    """Return the replicas that are lost if the last signs are so old."""
+    seen = {replica_id: NOW - age for replica_id, age in points.items()}
+    replicas = watched(RUNNING, vms, NOW)
+    read = heartbeat.heartbeats_to_read(RUNNING.job, replicas, seen, NOW)
+    ages = [(vm.instance_id, heartbeats.get(replica.replica_id)) for replica, vm in read]
+    known = {instance_id: NOW - age for instance_id, age in ages if age is not None}
+    losses = heartbeat.find_silent_agents(RUNNING.job, replicas, read, seen, known, NOW)
+    return [loss.replica.replica_id for loss in losses]
+
+
+FRESH = {CHIEF: SECOND, WORKER_1: SECOND}
+
+
+@pytest.mark.parametrize(
+    ("point", "beat", "is_lost"),
+    [
+        (OLD_POINT, OLD_HEARTBEAT, True),
+        (OLD_POINT - SECOND, timedelta(hours=1), False),
+        (OLD_POINT, OLD_HEARTBEAT - SECOND, False),
+        (timedelta(minutes=19), None, False),
+        (None, OLD_HEARTBEAT, False),
+        (None, AGENT_TIMEOUT, True),
+    ],
+    ids=["both old", "fresh series", "fresh heartbeat", "unknown heartbeat", "no series", "no series for long"],
+)
+def test_vm_is_lost_when_neither_of_its_sources_speaks(
+    point: timedelta | None, beat: timedelta | None, *, is_lost: bool
+) -> None:
+    points = {**FRESH, **({WORKER_0: point} if point is not None else {})}
+    assert lost_with(points, {WORKER_0: beat} if beat is not None else {}) == ([WORKER_0] if is_lost else [])
+
+
+def test_vm_that_compute_engine_has_started_again_has_five_minutes_to_boot() -> None:
+    points, beats = {**FRESH, WORKER_0: timedelta(minutes=4)}, {WORKER_0: timedelta(minutes=4)}
+    for age, lost in ((BOOT_MAX - SECOND, []), (BOOT_MAX, [WORKER_0])):
+        vms = tuple(replace(vm, started_at=NOW - age) if vm.replica_id == WORKER_0 else vm for vm in vms_of(RUNNING))
+        assert lost_with(points, beats, vms) == lost
+
+
+def test_whole_gang_whose_signs_all_ended_is_lost_after_fifteen_minutes() -> None:
+    for age, lost in ((AGENT_TIMEOUT - SECOND, []), (AGENT_TIMEOUT, [CHIEF, WORKER_0, WORKER_1])):
+        ages = dict.fromkeys((CHIEF, WORKER_0, WORKER_1), age)
+        assert lost_with(ages, ages) == lost
+
+
+def test_heartbeats_of_vms_with_a_fresh_series_are_not_read() -> None:
+    points = dict.fromkeys((CHIEF, WORKER_1), NOW) | {WORKER_0: NOW - OLD_POINT}
+    ((replica, _),) = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW, points)
+    assert replica.replica_id == WORKER_0
+
+
 def test_large_gang_is_read_in_parts_that_cover_it() -> None:
     large = with_ids(a_state(job=a_job(plan=a_plan(workers=HEARTBEATS_READ_MAX))))
     parts = [heartbeats_to_read(large, vms_of(large), NOW + timedelta(minutes=10 * number)) for number in range(2)]
@@ -146,31 +221,31 @@ def test_agent_is_silent_from_the_timeout_on() -> None:
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
     silent_id, *other_ids = [vm.instance_id for _, vm in read]
     heartbeats = dict.fromkeys(other_ids, NOW)
-    assert find_silent_agents(RUNNING.job, read, {**heartbeats, silent_id: READY + SECOND}, NOW) == ()
-    (loss,) = find_silent_agents(RUNNING.job, read, {**heartbeats, silent_id: READY}, NOW)
+    assert find_silent_agents(RUNNING, read, {**heartbeats, silent_id: READY + SECOND}, NOW) == ()
+    (loss,) = find_silent_agents(RUNNING, read, {**heartbeats, silent_id: READY}, NOW)
     assert (loss.cause, loss.vm, loss.at) == (LossCause.AGENT_SILENT, read[0][1], READY)
 
 
 def test_loss_is_never_dated_before_the_replica_was_ready() -> None:
     """A heartbeat is what a program on the VM may have written, and the loss explains exits of peers."""
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)[:1]
-    (loss,) = find_silent_agents(RUNNING.job, read, {read[0][1].instance_id: READY - timedelta(days=9)}, NOW)
+    (loss,) = find_silent_agents(RUNNING, read, {read[0][1].instance_id: READY - timedelta(days=9)}, NOW)
     assert loss.at == READY
 
 
 def test_unknown_heartbeat_is_not_a_loss() -> None:
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
-    assert find_silent_agents(RUNNING.job, read, {}, NOW) == ()
+    assert find_silent_agents(RUNNING, read, {}, NOW) == ()
 
 
 def test_single_silent_vm_is_lost_and_a_whole_silent_gang_only_after_an_hour() -> None:
     """All agents of a gang are silent if guest attributes fail, rather than because all VMs hang."""
     read = heartbeats_to_read(RUNNING, vms_of(RUNNING), NOW)
     heartbeats = {vm.instance_id: READY for _, vm in read}
-    assert find_silent_agents(RUNNING.job, read, heartbeats, NOW) == ()
-    assert len(find_silent_agents(RUNNING.job, read[:1], heartbeats, NOW)) == 1
-    assert find_silent_agents(RUNNING.job, read, heartbeats, READY + ALL_AGENTS_TIMEOUT - SECOND) == ()
-    assert len(find_silent_agents(RUNNING.job, read, heartbeats, READY + ALL_AGENTS_TIMEOUT)) == len(read)
+    assert find_silent_agents(RUNNING, read, heartbeats, NOW) == ()
+    assert len(find_silent_agents(RUNNING, read[:1], heartbeats, NOW)) == 1
+    assert find_silent_agents(RUNNING, read, heartbeats, READY + ALL_AGENTS_TIMEOUT - SECOND) == ()
+    assert len(find_silent_agents(RUNNING, read, heartbeats, READY + ALL_AGENTS_TIMEOUT)) == len(read)
 
 
 def a_silence(incarnation: int = 1) -> VmLost:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from tests.support.jobs import a_job
-from tests.support.world import World, run_in_sequence
+from tests.support.world import World
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm import Vm
@@ -13,7 +14,7 @@ from trainmaster.core.reconcile.desired import desired_vms
 from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.flows import maintenance
-from trainmaster.flows.provisioning import orphans, vm_check
+from trainmaster.flows.provisioning import vm_check
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import google_events
@@ -52,7 +53,7 @@ def orphan_vms(world: World) -> tuple[Vm, ...]:
 
 
 def search_orphans(world: World, fleet: MemoryFleet | None = None) -> None:
-    vm_check.handle(fleet or world.fleet, world.deps, orphans.OrphanTimes(), run_in_sequence)
+    vm_check.handle(replace(world.fleet_deps, fleet=fleet or world.fleet), world.deps)
 
 
 def forget_inserts(world: World) -> None:

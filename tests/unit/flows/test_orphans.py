@@ -133,7 +133,7 @@ def test_job_stored_between_report_and_deletion_keeps_its_vms(world: World) -> N
         World(FORGOTTEN, world.now, world.store, world.bus, world.fleet).submit()
         run_in_sequence(tasks)
 
-    vm_check.handle(world.fleet, world.deps, orphans.OrphanTimes(), run_late)
+    vm_check.handle(replace(world.fleet_deps, run_all=run_late), world.deps)
     assert orphan_vms(world) == vms
     assert world.store.orphans() == ()
 

@@ -16,7 +16,7 @@ from tests.support.world import World
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.reconcile.attention import FULL_RECONCILIATION_MINUTES, needs_reconciliation
 from trainmaster.flows import provision, sweep
-from trainmaster.flows.provisioning import orphans, vm_check
+from trainmaster.flows.provisioning import vm_check
 from trainmaster.messaging import internal_requests, topics
 
 SWEEP_S = 60
@@ -134,7 +134,7 @@ def test_running_jobs_are_compared_with_their_vms_side_by_side(monkeypatch: pyte
 
     monkeypatch.setattr(world.store, "count_replicas", count_together)
     world.fleet.vanish(world.vms[0].name)
-    vm_check.handle(world.fleet, world.deps, orphans.OrphanTimes(), run_in_threads)
+    vm_check.handle(replace(world.fleet_deps, run_all=run_in_threads), world.deps)
     assert [message.topic for message in world.bus.drain()] == [topics.PROVISION]
 
 

@@ -21,7 +21,7 @@ from trainmaster.agent.utilization.averages import Averages, Sample
 from trainmaster.agent.utilization.gpus import Gpus
 from trainmaster.agent.utilization.machine import OwnProcesses, find_machine
 from trainmaster.agent.utilization.network import read_traffic
-from trainmaster.agent.utilization.time_series import SeriesOrigin, request_body
+from trainmaster.agent.utilization.time_series import SeriesOrigin, alive_body, request_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -161,6 +161,12 @@ class UtilizationMonitor:
             self._refusals = 0
 
 
+def point_writer(identity: AgentIdentity, monitoring: GoogleApi) -> Callable[[str], object]:
+    """Return what writes the point of the series `agent/alive` for a time in RFC 3339. It raises HttpError."""
+    path, origin = _path(identity), SeriesOrigin.of(identity)
+    return lambda at: monitoring.call(path, timeout=WRITE_S, body=json.dumps(alive_body(origin, at)).encode())
+
+
 def configured_monitor(
     identity: AgentIdentity,
     environ: Mapping[str, str],
@@ -178,7 +184,7 @@ def configured_monitor(
         return None
     if interval_s is None:
         return None
-    path = f"/v3/projects/{identity.config.project}/timeSeries"
+    path = _path(identity)
     machine = find_machine(environ)
     return UtilizationMonitor(
         SeriesOrigin.of(identity),
@@ -194,3 +200,7 @@ def configured_monitor(
         interval_s,
         progress.points if progress is not None else tuple,
     )
+
+
+def _path(identity: AgentIdentity) -> str:
+    return f"/v3/projects/{identity.config.project}/timeSeries"

@@ -26,6 +26,7 @@ GPU_MEMORY = f"{PREFIX}/accelerator/memory/utilization"
 RECEIVED = f"{PREFIX}/network/received_bytes_count"
 SENT = f"{PREFIX}/network/sent_bytes_count"
 PROGRESS = f"{PREFIX}/progress"
+ALIVE = f"{PREFIX}/agent/alive"
 NAMESPACE = "trainmaster"
 
 
@@ -98,6 +99,15 @@ def request_body(
             yield series(PROGRESS, value, gauge, name=point.name, source=point.source, incarnation=incarnation)
 
     return {"timeSeries": list(all_series())}
+
+
+def alive_body(origin: SeriesOrigin, at: str) -> dict[str, Any]:
+    """Return the body that says that this machine's agent works. `at` is Google's time in RFC 3339."""
+    point = {"interval": {"endTime": at}, "value": {"int64Value": "1"}}
+    metric = {"type": ALIVE, "labels": origin.labels}
+    resource = {"type": "generic_task", "labels": origin.resource}
+    series = {"metric": metric, "resource": resource, "metricKind": "GAUGE", "valueType": "INT64", "points": [point]}
+    return {"timeSeries": [series]}
 
 
 def _share(value: float) -> dict[str, float]:

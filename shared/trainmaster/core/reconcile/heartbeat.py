@@ -1,8 +1,17 @@
-"""Heartbeats: running replicas whose agent is gone or hangs with its VM, and set-ups that take long.
+"""Replicas whose agent is gone or hangs with its VM, and set-ups that take long.
 
-An agent writes the time to a guest attribute of its VM every minute. Listings do not show guest attributes, and reading
-one is a call, so only a reconciliation that the sweep requested reads those of running replicas, at most
-`HEARTBEATS_READ_MAX` of them. Those of VMs that are set up are read after the startup timeout.
+The main thread of an agent starts two writes every 30 seconds: the time to a guest attribute of its VM, the heartbeat;
+and a point of the series `agent/alive` to Cloud Monitoring. One call shows the series of all jobs, so `vm_check` sees
+within a minute that one is missing. It takes a call for each VM to read heartbeats: only a reconciliation that the
+sweep requested reads them, of VMs whose series has ended, and of those without a series, at most `HEARTBEATS_READ_MAX`.
+
+    series     heartbeat        the VM is lost when
+    fresh      not read         never
+    ended      old              both have been silent for more than a minute
+    unknown    old              the heartbeat has been missing for `AGENT_TIMEOUT`
+    any        fresh, unknown   never: an outage of Cloud Monitoring must not end a job
+
+docs/decisions/0037-silent-agents.md
 """
 
 from __future__ import annotations
@@ -15,6 +24,7 @@ from typing import TypeGuard, TypeVar
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import is_held, is_ready
 from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.attention import FULL_RECONCILIATION_MINUTES, is_full_reconciliation
@@ -23,38 +33,64 @@ from trainmaster.core.reconcile.steps import ReportLoss, Step, Steps
 from trainmaster.core.timeouts import (
     AGENT_TIMEOUT,
     ALL_AGENTS_TIMEOUT,
+    BOOT_MAX,
     HEARTBEATS_READ_MAX,
     HELD_AGENT_TIMEOUT,
+    OLD_HEARTBEAT,
+    OLD_POINT,
     SETUP_MAX_S,
 )
 
 T = TypeVar("T")
+Watched = tuple[tuple[Replica, Vm], ...]
+"""Replicas whose agents must write, with their VMs."""
+Points = Mapping[ReplicaId, datetime]
+"""The last point of the series of each replica's VM, of a slice the oldest of its hosts' last points. Unknown ones are
+absent."""
 
 
-def heartbeats_to_read(state: State, vms: tuple[Vm, ...], now: datetime) -> tuple[tuple[Replica, Vm], ...]:
-    """Return the replicas whose heartbeat this reconciliation reads, with their VMs. `state` holds the whole attempt.
+def watched(state: State, vms: tuple[Vm, ...], now: datetime) -> Watched:
+    """Return the replicas that run, or for which a held round waits. `state` holds the whole attempt.
 
-    Their current incarnation and the current boot of their VM have both lasted for the timeout, because a heartbeat of
-    an earlier boot stays readable. Jobs with TPU nodes are reconciled every minute: their heartbeats are read less
-    often, unless a held round waits for them.
+    Their current incarnation and the current boot of their VM have both lasted for a while, because what an earlier
+    boot wrote stays readable.
     """
     job = state.job
     if job.state is not JobState.RUNNING and not job.round.is_held:
         return ()
-    is_due = is_full_reconciliation(job, now)
     vm_by_name = {vm.name: vm for vm in vms if vm.status is VmStatus.RUNNING}
-    running = [
+    return tuple(
         (replica, vm)
         for replica in state.replicas
-        if (vm := vm_by_name.get(vm_name(job.job_id, replica.replica_id))) and _has_run_long(job, replica, vm, now)
-        if is_due or _is_awaited(job, replica) or not (vm.is_tpu or job.round.is_held)
+        if (vm := vm_by_name.get(vm_name(job.job_id, replica.replica_id)))
+        if _has_run_for(OLD_HEARTBEAT, job, replica, vm, now)
+    )
+
+
+def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetime) -> Watched:
+    """Return the replicas whose heartbeats this reconciliation reads: those whose series has ended, and those without a
+    series after the longer timeout.
+
+    Jobs with TPU nodes are reconciled every minute: without a series, their heartbeats are read less often, unless a
+    held round waits for them.
+    """
+    is_due = is_full_reconciliation(job, now)
+    to_read = [
+        (replica, vm)
+        for replica, vm in replicas
+        if (
+            _has_ended(points[replica.replica_id], now)
+            if replica.replica_id in points
+            else _has_run_for(_timeout(job, replica), job, replica, vm, now)
+            and (is_due or _is_awaited(job, replica) or not (vm.is_tpu or job.round.is_held))
+        )
     ]
-    return part_to_read(running, now, 1 if job.round.is_held else FULL_RECONCILIATION_MINUTES)
+    return part_to_read(to_read, now, 1 if job.round.is_held else FULL_RECONCILIATION_MINUTES)
 
 
-def part_to_read(items: Sequence[T], now: datetime, minutes: int) -> tuple[T, ...]:
-    """Return the at most `HEARTBEATS_READ_MAX` items whose heartbeats are read now. The next follow after `minutes`."""
-    parts = -(-len(items) // HEARTBEATS_READ_MAX)
+def part_to_read(items: Sequence[T], now: datetime, minutes: int, at_most: int = HEARTBEATS_READ_MAX) -> tuple[T, ...]:
+    """Return the at most `at_most` items that are looked at now. The next follow after `minutes`."""
+    parts = -(-len(items) // at_most)
     return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts]) if items else ()
 
 
@@ -81,27 +117,48 @@ def _is_timeout(step: Step) -> TypeGuard[ReportLoss]:
 
 
 def find_silent_agents(
-    job: Job, read: tuple[tuple[Replica, Vm], ...], heartbeats: Mapping[str, datetime], now: datetime
+    job: Job, replicas: Watched, read: Watched, points: Points, heartbeats: Mapping[str, datetime], now: datetime
 ) -> tuple[ReportLoss, ...]:
-    """Return the losses to report, each at the time of the last heartbeat: it may explain exits of peers since then.
+    """Return the losses to report, each at the time of the last sign: it may explain exits of peers since then.
 
-    `heartbeats`: the last heartbeat of each VM, by its instance id. VMs without a known heartbeat are absent. A VM
-    whose heartbeat is unknown is not lost. If several VMs were read and all of them are silent, those are lost that a
-    held round waits for, and all after `ALL_AGENTS_TIMEOUT`.
+    `read`: the part of `replicas` whose heartbeats were read. `heartbeats`: the last one of each VM, by its instance
+    id; VMs without a known heartbeat are absent. If several VMs were read and all of them are silent, while no other
+    one has a fresh series, wrong readings are more likely: those are lost that a held round waits for, and all after
+    `AGENT_TIMEOUT` if series say so, too, else after `ALL_AGENTS_TIMEOUT`.
     """
     silent = [
-        (replica, vm, last)
+        (replica, vm, _last_sign(replica, heartbeats.get(vm.instance_id), points.get(replica.replica_id)))
         for replica, vm in read
-        if (last := heartbeats.get(vm.instance_id)) and now - last >= _timeout(job, replica)
+        if _is_lost(job, replica, vm, points.get(replica.replica_id), heartbeats.get(vm.instance_id), now)
     ]
-    is_doubtful = len(silent) == len(read) > 1
+    known = [points[replica.replica_id] for replica, _ in replicas if replica.replica_id in points]
+    is_doubtful = len(silent) == len(read) > 1 and all(_has_ended(point, now) for point in known)
     return tuple(
-        ReportLoss(
-            replica, vm_name(job.job_id, replica.replica_id), vm, LossCause.AGENT_SILENT, _last_sign(replica, last)
-        )
+        ReportLoss(replica, vm_name(job.job_id, replica.replica_id), vm, LossCause.AGENT_SILENT, last)
         for replica, vm, last in silent
-        if not is_doubtful or _is_awaited(job, replica) or now - last >= ALL_AGENTS_TIMEOUT
+        if not is_doubtful or now - last >= _doubt(job, replica, has_series=replica.replica_id in points)
     )
+
+
+def _is_lost(
+    job: Job, replica: Replica, vm: Vm, point: datetime | None, heartbeat: datetime | None, now: datetime
+) -> bool:
+    """Whether what is known about the agent shows that it is gone."""
+    if heartbeat is None:
+        return False
+    silence = now - heartbeat
+    if point is None or not _has_booted(vm, now):
+        return silence >= _timeout(job, replica)
+    return silence >= OLD_HEARTBEAT and _has_ended(point, now)
+
+
+def _has_ended(point: datetime, now: datetime) -> bool:
+    return now - point >= OLD_POINT
+
+
+def _has_booted(vm: Vm, now: datetime) -> bool:
+    """Whether the VM should have booted. Compute Engine starts VMs again after an error of their host."""
+    return vm.started_at is None or now - vm.started_at >= BOOT_MAX
 
 
 def _is_awaited(job: Job, replica: Replica) -> bool:
@@ -110,18 +167,25 @@ def _is_awaited(job: Job, replica: Replica) -> bool:
 
 
 def _timeout(job: Job, replica: Replica) -> timedelta:
+    """How long a heartbeat must be missing if the VM has no series."""
     return HELD_AGENT_TIMEOUT if _is_awaited(job, replica) else AGENT_TIMEOUT
 
 
-def _has_run_long(job: Job, replica: Replica, vm: Vm, now: datetime) -> bool:
+def _doubt(job: Job, replica: Replica, *, has_series: bool) -> timedelta:
+    if _is_awaited(job, replica):
+        return HELD_AGENT_TIMEOUT
+    return AGENT_TIMEOUT if has_series else ALL_AGENTS_TIMEOUT
+
+
+def _has_run_for(duration: timedelta, job: Job, replica: Replica, vm: Vm, now: datetime) -> bool:
     if replica.state is not ReplicaState.RUNNING or (replica.instance_id != vm.instance_id and not vm.is_tpu):
         return False
     ordered_at = job.round.ordered_at if _is_awaited(job, replica) else None
     since = [moment for moment in (replica.ready_at, vm.started_at, ordered_at) if moment is not None]
-    return bool(since) and now - max(since) >= _timeout(job, replica)
+    return bool(since) and now - max(since) >= duration
 
 
-def _last_sign(replica: Replica, heartbeat: datetime) -> datetime:
-    """Return when the agent was last known to work: at its last heartbeat, or later, when it reported the replica
-    ready."""
-    return max(heartbeat, replica.ready_at) if replica.ready_at else heartbeat
+def _last_sign(replica: Replica, *signs: datetime | None) -> datetime:
+    """Return when the agent was last known to work: at its last heartbeat or point, or later, when it reported the
+    replica ready."""
+    return max(sign for sign in (*signs, replica.ready_at) if sign is not None)

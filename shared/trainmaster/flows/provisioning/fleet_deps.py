@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from trainmaster.flows.provisioning.orphans import OrphanTimes
 from trainmaster.ports import AddressBook, Fleet
+from trainmaster.ports.metrics import MetricReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +22,5 @@ class FleetDeps:
     run_all: Callable[[Sequence[Callable[[], None]]], None]
     """Runs the steps of one round. Runs all of them to their end, and then raises the first error."""
     orphan_times: OrphanTimes = field(default_factory=OrphanTimes)
+    metrics: MetricReader | None = None
+    """None: agents write no metrics."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -15,27 +14,28 @@ from trainmaster.core.reconcile.heartbeat import (
     is_silent,
     part_to_read,
     suspendable_timeouts,
+    watched,
     without_timeouts,
 )
 from trainmaster.core.reconcile.steps import ReportLoss, Steps
 from trainmaster.errors import TemporaryError
+from trainmaster.flows.provisioning.alive_series import last_points
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.ports import Fleet
 
 _log = logging.getLogger(__name__)
 
 
-def find_silent(
-    state: State,
-    vms: tuple[Vm, ...],
-    fleet: Fleet,
-    run_all: Callable[[Sequence[Callable[[], None]]], None],
-    now: datetime,
-) -> tuple[ReportLoss, ...]:
-    """Return the losses of VMs whose agent is silent. `run_all` is explained at `flows.fleet_deps.FleetDeps`."""
-    read = heartbeats_to_read(state, vms, now)
+def find_silent(state: State, vms: tuple[Vm, ...], fleet_deps: FleetDeps, now: datetime) -> tuple[ReportLoss, ...]:
+    """Return the losses of VMs whose agent is silent."""
+    replicas = watched(state, vms, now)
+    if not replicas:
+        return ()
+    points = last_points(state, fleet_deps.metrics, now)
+    read = heartbeats_to_read(state.job, replicas, points, now)
     heartbeats: dict[str, datetime] = {}
-    run_all([partial(_read, vm, fleet, heartbeats) for _, vm in read])
-    silent = find_silent_agents(state.job, read, heartbeats, now)
+    fleet_deps.run_all([partial(_read, vm, fleet_deps.fleet, heartbeats) for _, vm in read])
+    silent = find_silent_agents(state.job, replicas, read, points, heartbeats, now)
     for loss in silent:
         _log.warning("%s runs, but its agent is silent", loss.name, extra={"job_id": state.job.job_id})
     return silent
@@ -45,8 +45,7 @@ def suspend_timeouts(
     steps: Steps,
     state: State,
     vms: tuple[Vm, ...],
-    fleet: Fleet,
-    run_all: Callable[[Sequence[Callable[[], None]]], None],
+    fleet_deps: FleetDeps,
     now: datetime,
     heartbeats: dict[str, datetime],
 ) -> Steps:
@@ -58,7 +57,8 @@ def suspend_timeouts(
     if not timeouts:
         return steps
     read = part_to_read(tuple(timeouts.items()), now, 1)
-    run_all([partial(_read, vm, fleet, heartbeats) for _, vm in read if vm.instance_id not in heartbeats])
+    unread = [vm for _, vm in read if vm.instance_id not in heartbeats]
+    fleet_deps.run_all([partial(_read, vm, fleet_deps.fleet, heartbeats) for vm in unread])
     silent = {name for name, vm in read if is_silent(heartbeats.get(vm.instance_id), now)}
     return without_timeouts(steps, timeouts.keys() - silent)
 

@@ -194,10 +194,10 @@ class _Delivery:
             return _Next.ROUND
         if job.zone in unreachable:
             steps = steps.without_missing()
-        steps = suspend_timeouts(steps, state, vms, fleet, fleet_deps.run_all, now, self.heartbeats)
+        steps = suspend_timeouts(steps, state, vms, fleet_deps, now, self.heartbeats)
         if steps.is_quiet and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
-            silent = find_silent(state, vms, fleet, fleet_deps.run_all, self.deps.clock())
+            silent = find_silent(state, vms, fleet_deps, self.deps.clock())
             steps = Steps(silent) if silent else steps
         if steps.is_done:
             # An unreachable zone may have VMs to delete. The deletion of placement policies may take long.

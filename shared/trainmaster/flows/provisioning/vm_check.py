@@ -1,4 +1,5 @@
-"""One listing of all VMs, compared with what is stored about all jobs: lost VMs, and VMs that belong to no job.
+"""One listing of all VMs, compared with what is stored about all jobs: lost VMs, and VMs that belong to no job. One
+count of the series that agents write, compared with the running replicas: VMs that hang.
 
 The sweep requests it once a minute. The listing is older than the state that it is compared with: a job that changes
 in between gets one reconciliation more than it needs. VMs without a job are in
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 
 from trainmaster.core.model.job import Job
@@ -17,20 +19,26 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.vm import LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.attention import CHANGING, are_vms_expected, needs_reconciliation
+from trainmaster.core.reconcile.heartbeat import part_to_read
+from trainmaster.core.timeouts import SERIES_MEMORY, SILENT_JOBS_MAX
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.provisioning import orphans
+from trainmaster.flows.provisioning.alive_series import count_alive
 from trainmaster.flows.provisioning.execute_steps import record_out_of_reach
+from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
 from trainmaster.ports import Fleet, reached
+from trainmaster.ports.metrics import MetricReader
 
 RunAll = Callable[[Sequence[Callable[[], None]]], None]
 _log = logging.getLogger(__name__)
 
 
-def handle(fleet: Fleet, deps: Deps, times: orphans.OrphanTimes, run_all: RunAll) -> None:
-    """List and compare once. `run_all` is explained at `trainmaster.flows.provisioning.fleet_deps.FleetDeps`."""
+def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
+    """List and compare once."""
+    fleet, run_all = fleet_deps.fleet, fleet_deps.run_all
     try:
         listed, unreachable = _list(fleet, deps)
     except RefusedError as error:
@@ -42,8 +50,8 @@ def handle(fleet: Fleet, deps: Deps, times: orphans.OrphanTimes, run_all: RunAll
         _log.warning("Google cannot reach %s: VMs there are not checked", zone)
         jobs = [job for job in live.jobs if job.zone == zone]
         _record_out_of_reach(jobs, f"Google cannot reach {zone}", deps, run_all)
-    _request_reconciliations(visible_jobs, listed, deps, run_all)
-    orphans.handle(listed, live.job_ids, fleet, deps, times, run_all)
+    _request_reconciliations(visible_jobs, listed, fleet_deps, deps)
+    orphans.handle(listed, live.job_ids, fleet, deps, fleet_deps.orphan_times, run_all)
 
 
 def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, ...]]:
@@ -65,10 +73,10 @@ def _record_out_of_reach(jobs: Iterable[Job], problem: str, deps: Deps, run_all:
 def _request_reconciliations(
     live_jobs: Iterable[Job],
     listed: Iterable[LabelledVm],
+    fleet_deps: FleetDeps,
     deps: Deps,
-    run_all: RunAll,
 ) -> None:
-    """Request a reconciliation of each running job whose VMs differ.
+    """Request a reconciliation of each running job whose VMs differ, or whose agents may be silent.
 
     The sweep itself requests those of jobs that need one anyway.
 
@@ -78,16 +86,34 @@ def _request_reconciliations(
     for labelled in listed:
         vms_by_label[labelled.label].append(labelled.vm)
     now = deps.clock()
-    differing: list[str] = []
+    jobs = [job for job in live_jobs if not needs_reconciliation(job, now)]
+    differing, running_by_job = list[str](), dict[str, int]()
 
     def compare(job: Job) -> None:
         running = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         changing = deps.store.count_replicas(job.job_id, job.attempt, CHANGING)
-        if not are_vms_expected(job, running, changing, vms_by_label.get(job_label(job.job_id), [])):
+        if are_vms_expected(job, running, changing, vms_by_label.get(job_label(job.job_id), [])):
+            running_by_job[job.job_id] = running
+        else:
             differing.append(job.job_id)
 
-    run_all([partial(compare, job) for job in live_jobs if not needs_reconciliation(job, now)])
+    fleet_deps.run_all([partial(compare, job) for job in jobs])
+    differing += _find_silent(running_by_job, fleet_deps.metrics, now)
     if differing:
-        _log.info("%d running jobs have other VMs than expected", len(differing))
+        _log.info("%d running jobs have other VMs than expected, or too few agents that write", len(differing))
         requests = [encode_provision(ProvisionRequest(job_id)) for job_id in sorted(differing)]
         deps.bus.publish_all(topics.PROVISION, requests)
+
+
+def _find_silent(running: Mapping[str, int], metrics: MetricReader | None, now: datetime) -> Sequence[str]:
+    """Return the jobs with fewer series than running replicas, if there were more before: agents of an earlier release
+    write none, and the first point of a series may take minutes to be seen."""
+    if metrics is None or not running:
+        return ()
+    alive = count_alive(metrics, now)
+    fewer = sorted(job_id for job_id, replicas in running.items() if alive.get(job_id, 0) < replicas)
+    if not fewer:
+        return ()
+    before = count_alive(metrics, now, SERIES_MEMORY)
+    silent = [job_id for job_id in fewer if alive.get(job_id, 0) < before.get(job_id, 0)]
+    return part_to_read(silent, now, 1, SILENT_JOBS_MAX)

@@ -24,6 +24,7 @@ from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import current_incarnation, is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.transitions.change import IllegalTransitionError
 from trainmaster.memory.store import MemoryStore
@@ -163,6 +164,8 @@ class JobInvariants:
             raise ViolationError(
                 f"I4: {entry.key} is not of the current incarnation of {replica}: {decision.action.kind}"
             )
+        if isinstance(event, VmLost) and event.cause is LossCause.AGENT_SILENT:
+            self._vms.check_silence(entry, subject, self.pool, self.context.now)
         is_slice = before.job.plan.group(subject.replica_id.task_type).tpu is not None
         self._vms.check_accepted(entry, subject, is_slice=is_slice)
         is_alone = not is_member(before.job.plan, replica.replica_id)

@@ -1,6 +1,7 @@
 """Invariants over real VMs. They identify VMs by numeric id, because the rules they check rely on names and labels.
 
 I4    all events of a VM generation that change anything are about one VM, and it was created for that generation
+I4    a VM that is called silent has written no sign of life for more than a minute
 I5    a VM that the stored state desires is not deleted
 I5    VMs of one generation of a replica are created in one zone only, so no two of them exist at a time
 """
@@ -17,11 +18,12 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.simulator.invariants.violation import ViolationError
-from trainmaster.simulator.world.vm import SimVm
+from trainmaster.simulator.world.vm import SimVm, VmPool
 
 Generation = tuple[ReplicaId, int]
 """A replica and one of its VM generations."""
 
+SILENCE_MIN_S: Final = 60.0
 USABLE: Final = (VmStatus.CREATING, VmStatus.RUNNING)
 
 
@@ -64,6 +66,15 @@ class VmInvariants:
         accepted = self._accepted.setdefault(generation, instance_id)
         if accepted != instance_id:
             raise ViolationError(f"I4: {entry.key} is about VM {instance_id}; {_describe(generation)} is VM {accepted}")
+
+    @staticmethod
+    def check_silence(entry: LedgerEntry, subject: IncarnationRef, pool: VmPool, now_s: float) -> None:
+        """Check that a host of this VM has written no sign of life for a while (I4)."""
+        for vm in (*pool.present.values(), *pool.past):
+            if vm.observed.instance_id == subject.vm.instance_id and not vm.is_gone:
+                off_since_s = [agent.off_since_s for agent in vm.agents if agent.off_since_s is not None]
+                if not off_since_s or now_s - min(off_since_s) < SILENCE_MIN_S:
+                    raise ViolationError(f"I4: {entry.key} says that VM {subject.vm.instance_id} is silent")
 
     def check_deletion(self, vm: SimVm, state: State | None) -> None:
         """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""

@@ -57,6 +57,7 @@ class SimAgent:
         self._disk = _Disk()
         self._boots = 0  # actions that were planned before the last boot are dropped
         self._is_up = False
+        self.off_since_s: float | None = None
         self._agent_started_at = context.scheduler.clock()
         self._reset()
 
@@ -75,7 +76,7 @@ class SimAgent:
 
     def boot(self) -> None:
         self._boots += 1
-        self._is_up = True
+        self._is_up, self.off_since_s = True, None
         self._reset()
         self._plan_within(BOOT_S, self._begin)
 
@@ -86,7 +87,7 @@ class SimAgent:
 
     def power_off(self) -> None:
         self._boots += 1
-        self._is_up = False
+        self._is_up, self.off_since_s = False, self._context.now
         if self.program:
             self._training.kill(self.program)
             self.program = None

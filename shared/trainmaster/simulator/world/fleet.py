@@ -117,11 +117,12 @@ class SimFleet:
         return None
 
     def last_heartbeat(self, vm: Vm) -> datetime | None:
-        """Return the time of the latest heartbeat, as if an agent wrote one at every moment until its VM hangs."""
+        """Return the time of the latest heartbeat, as if each agent wrote one at every moment at which it is up."""
         existing = self._find(vm)
         if existing is None or not existing.agents:
             return None
-        silent_s = self.context.now - existing.hung_s if existing.hung_s is not None else 0.0
+        off_since_s = (agent.off_since_s for agent in existing.agents)
+        silent_s = max(0.0 if off_s is None else self.context.now - off_s for off_s in off_since_s)
         return self.context.scheduler.clock() - timedelta(seconds=silent_s)
 
     def release(self, job: Job) -> bool:

@@ -36,6 +36,7 @@ from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Bus, Fleet, Objects, Store
+from trainmaster.ports.metrics import MetricReader
 from trainmaster.simulator.world.bus import SimBus
 from trainmaster.simulator.world.context import Context
 from trainmaster.simulator.world.fleet import SimFleet
@@ -79,6 +80,7 @@ class Functions:
     on_change: Callable[[str, float | None], None]
     """Called after every commit: with the job's id, and when the invocation last read the admission queue."""
     limits: Limits = field(default_factory=dict)
+    metrics: MetricReader | None = None
     running: int = 0
     """Invocations that have not ended, among them the suspended ones."""
     invocations: int = 0
@@ -164,7 +166,7 @@ class Functions:
 
     def _machines(self) -> FleetDeps:
         fleet = cast("Fleet", InterceptedPort(self.fleet, self._intercept))
-        return FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially)
+        return FleetDeps(fleet, SimAddressBook(), "p", {}, run_sequentially, metrics=self.metrics)
 
     def _sleep_of_flow(self, seconds: float) -> None:
         """Sleep. Jitter, which the flow drew from a generator without a seed, is drawn from the history's generator."""

@@ -20,6 +20,9 @@ NOTICE_S: Final = 30.0
 class VmAgent(Protocol):
     """What happens to an agent because of its VM. `trainmaster.simulator.world.agent.SimAgent` implements it."""
 
+    off_since_s: float | None
+    """Virtual time since which it writes nothing, because its VM is off or hangs; None: it writes."""
+
     def boot(self) -> None:
         """The VM has started."""
 

@@ -1,0 +1,56 @@
+"""Reading the series `agent/alive`, to which each agent writes a point every 30 seconds.
+
+Any program on a VM may write points of other jobs. They can hide a VM that hangs for as long as they arrive; they end
+nothing, because an old heartbeat is needed, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from trainmaster.core.model.job import State
+from trainmaster.core.reconcile.heartbeat import Points
+from trainmaster.core.timeouts import OLD_POINT, SERIES_MEMORY
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader, MetricSeries, Reducer
+
+WINDOW: Final = OLD_POINT
+_log = logging.getLogger(__name__)
+
+
+def last_points(state: State, metrics: MetricReader | None, now: datetime) -> Points:
+    """Return the last points of the job's current VMs, with one call. Empty: unknown."""
+    if metrics is None:
+        return {}
+    last: dict[tuple[str, str], datetime] = {}
+    for series in _read(metrics, MetricQuery(state.job.job_id, Metric.ALIVE, now - SERIES_MEMORY, now)):
+        key = (series.labels.get(Label.TASK_ID, ""), series.labels.get(Label.GENERATION, ""))
+        last[key] = min(last.get(key, now), series.points[-1].at)
+    keys = {replica.replica_id: (str(replica.replica_id), str(replica.vm_generation)) for replica in state.replicas}
+    return {replica_id: last[key] for replica_id, key in keys.items() if key in last}
+
+
+def count_alive(metrics: MetricReader, now: datetime, age: timedelta = WINDOW) -> Mapping[str, int]:
+    """Return by job id how many series have a point that is not older than `age`, with one call for all jobs."""
+    query = MetricQuery(
+        "",
+        Metric.ALIVE,
+        now - age,
+        now,
+        period_s=round(age.total_seconds()),
+        reducer=Reducer.COUNT,
+        group_by=(Label.JOB,),
+    )
+    return {series.labels.get(Label.JOB, ""): round(series.points[-1].value) for series in _read(metrics, query)}
+
+
+def _read(metrics: MetricReader, query: MetricQuery) -> tuple[MetricSeries, ...]:
+    """Return the series; none if they cannot be read, which is no evidence about any VM."""
+    try:
+        return tuple(series for series in metrics.read(query) if series.points)
+    except (TemporaryError, PermanentError) as error:
+        _log.warning("VMs that hang are found later: their series cannot be read: %s", error)
+        return ()
