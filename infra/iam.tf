@@ -208,6 +208,16 @@ resource "google_project_iam_member" "provisioner_tpu" {
   depends_on = [time_sleep.identities]
 }
 
+# It looks for VMs that hang in the series that the agents write (docs/decisions/0037-silent-agents.md).
+resource "google_project_iam_member" "provision_reads_metrics" {
+  count   = var.metrics == "off" ? 0 : 1
+  project = var.project
+  role    = "roles/monitoring.viewer"
+  member  = google_service_account.function["provision"].member
+
+  depends_on = [time_sleep.identities]
+}
+
 resource "google_service_account_iam_member" "provision_acts_as_worker" {
   service_account_id = google_service_account.worker.name
   role               = "roles/iam.serviceAccountUser"

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.stack import eventually
 from trainmaster.agent.control.launcher import Launcher
+from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.reporting import heartbeat
@@ -51,6 +52,36 @@ def test_agent_continues_where_guest_attributes_are_forbidden(cloud: Cloud, vm: 
     vm.boot()
     vm.wait_for_line("[trainmaster] The heartbeat cannot be written: HTTP 403")
     vm.wait_for_line("STARTED")
+
+
+def test_point_is_written_with_the_same_time_even_where_guest_attributes_are_forbidden(cloud: Cloud) -> None:
+    cloud.set("instance/id", "4711")
+    cloud.guest_attributes_status = 403
+    cloud.clock_offset_s = -7200
+    server, points = MetadataServer(cloud.host), list[str]()
+    Heartbeat(server, Inbox(server), Console(), write_point=points.append).beat()
+    eventually(lambda: len(points) == 1)
+    written = datetime.fromisoformat(points[0])
+    assert abs(datetime.now(UTC) - timedelta(hours=2) - written) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(("status", "writes"), [(403, heartbeat.REFUSALS_MAX), (503, 6)], ids=["refused", "late"])
+def test_points_end_after_three_refusals_and_go_on_after_faults(cloud: Cloud, status: int, writes: int) -> None:
+    """A new permission takes a minute or two to be known everywhere."""
+    cloud.set("instance/id", "4711")
+    server, attempts = MetadataServer(cloud.host), list[str]()
+
+    def refuse(at: str) -> None:
+        attempts.append(at)
+        raise HttpError(status, "no")
+
+    inbox = Inbox(server)
+    Heartbeat(server, inbox, Console(), write_point=refuse, interval_s=0.02).beat()
+    for beats in range(1, 7):
+        eventually(lambda: cloud.guest_attribute_writes == beats)  # noqa: B023 - called at once
+        eventually(lambda: len(attempts) == min(beats, writes))  # noqa: B023 - called at once
+        inbox.handle_next()
+    assert len(attempts) == writes
 
 
 def test_main_thread_that_hangs_writes_no_heartbeat(cloud: Cloud) -> None:

@@ -11,8 +11,10 @@ from tests.integration.agent.support.vm import FIRST, NAME, agent_identity
 from tests.integration.monitoring.cloud import PROJECT, START, START_NS, Cloud
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.utilization.averages import Report
-from trainmaster.agent.utilization.time_series import SeriesOrigin, request_body
+from trainmaster.agent.utilization.time_series import SeriesOrigin, alive_body, request_body
+from trainmaster.core.timeouts import SERIES_MEMORY
 from trainmaster.errors import TemporaryError
+from trainmaster.flows.provisioning.alive_series import count_alive
 from trainmaster.gcp.monitoring_metrics import MonitoringMetrics
 from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricsDeniedError, Reducer
 
@@ -50,6 +52,7 @@ def test_raw_points_have_their_labels_and_order(reader: MonitoringMetrics) -> No
     ]
     assert found["worker-1"].labels == {
         Label.TASK_ID: "worker-1",
+        Label.JOB: JOB,
         Label.TASK_TYPE: "worker",
         Label.ATTEMPT: "1",
         Label.GENERATION: "1",
@@ -84,6 +87,26 @@ def test_metric_that_was_never_written_has_no_series(reader: MonitoringMetrics) 
     assert reader.read(a_query(Metric.GPU_MEMORY)) == ()
     other_job = MetricQuery("other_1", Metric.CPU, START, START + timedelta(minutes=3))
     assert reader.read(other_job) == []
+
+
+def test_agents_that_are_alive_are_counted_by_job_and_found_by_machine(cloud: Cloud) -> None:
+    """Two workers write; one of them stops."""
+    for second in range(0, 300, 30):
+        cloud.now_s = second
+        for names in ([NAME, FIRST], [FIRST, NAME]) if second <= 150 else ([FIRST, NAME],):
+            origin = SeriesOrigin.of(agent_identity(project=PROJECT, vm_names=names))
+            cloud.write(*alive_body(origin, (START + timedelta(seconds=second)).isoformat())["timeSeries"])
+    with cloud.serving() as address:
+        reader = MonitoringMetrics(PROJECT, address)
+        now = START + timedelta(seconds=290)
+        assert count_alive(reader, now) == {JOB: 1}
+        assert count_alive(reader, now, SERIES_MEMORY) == {JOB: 2}
+        last = {
+            series.labels[Label.TASK_ID]: series.points[-1].at
+            for series in reader.read(MetricQuery(JOB, Metric.ALIVE, now - SERIES_MEMORY, now))
+        }
+        assert last == {"worker-0": START + timedelta(seconds=150), "worker-1": START + timedelta(seconds=270)}
+        reader.close()
 
 
 def test_missing_permission_names_the_role(reader: MonitoringMetrics, cloud: Cloud) -> None:

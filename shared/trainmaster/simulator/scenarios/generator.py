@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from trainmaster.core.model.plan import Plan
+from trainmaster.core.timeouts import STARTUP_TIMEOUT_S
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.simulator.scenarios.fault_profiles import PARTIAL, QUEUE, SLICES, STORM, USERS, Profile
 from trainmaster.simulator.scenarios.scenario import Scenario, SimJob
@@ -25,6 +26,9 @@ SYNCHRONOUS_SHARE: Final = 0.75
 QUEUE_JOB_COUNTS: Final = (2, 3, 3, 4)
 QUEUE_LIMITS: Final = {"vcpus": 12}
 """Jobs need 4, 8 or 12 vCPUs: one large job fits, or up to three small ones."""
+
+SILENCE_S: Final = STARTUP_TIMEOUT_S + 120.0
+"""Longest time in which nothing is stored while a VM hangs: that long if it hangs while it boots."""
 
 
 def rng_of(seed: int, profile: Profile) -> random.Random:
@@ -46,7 +50,10 @@ def draw_scenario(rng: random.Random, profile: Profile) -> Scenario:
     job = _draw_job(rng, JOB_ID, document, plan, is_uploaded=profile.name == USERS.name)
     if not plan.is_synchronous:  # programs that need all of their peers must not be in such a job
         job = replace(job, is_synchronous=False)
-    return Scenario((job,), profile)
+    scenario = Scenario((job,), profile)
+    if profile.hang_per_hour:
+        return replace(scenario, quiet_s=SILENCE_S, horizon_s=scenario.horizon_s + SILENCE_S)
+    return scenario
 
 
 def _draw_queued_job(rng: random.Random, number: int) -> SimJob:
