@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.jobs import CHIEF, WORKER_0
+from tests.support.jobs import CHIEF, WORKER_0, a_spec
 from tests.support.world import World
 from tests.unit.flows.sweep_helpers import make_orphans, orphan_vms, search_orphans, sweep
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CancelRequested, CapacityErrorKind
-from trainmaster.core.reporting.explain import shown_entries
+from trainmaster.core.reporting.explain import next_steps, shown_entries
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.commit.record import record
 from trainmaster.memory.fleet import MemoryFleet
@@ -122,6 +122,36 @@ def test_why_of_a_running_job_says_once_an_hour_that_its_vms_are_out_of_reach(
     ]
     assert [text.startswith(words) for text in texts] == [True] * len(texts)
     assert 3 <= len(texts) <= 4
+    *_, last = next_steps(running.job, running.replicas, running.ledger)
+    is_last = running.ledger[-1].decision.reason is Reason.OUT_OF_REACH
+    assert is_last == (last.startswith("Last seen at ") and words in last)
+
+
+@pytest.mark.parametrize("outage", OUTAGES.values(), ids=OUTAGES.keys())
+@pytest.mark.parametrize("is_vm_lost", [False, True], ids=["all nodes run", "a node is lost"])
+def test_slices_go_on_after_an_outage_of_ten_minutes(
+    monkeypatch: pytest.MonkeyPatch, outage: Outage, *, is_vm_lost: bool
+) -> None:
+    world = World()
+    slices = {"acceleratorConfig": {"type": "TPU_V3", "count": 8}}
+    roles = {"masterType": "cloud_tpu", "masterConfig": slices, "workerType": "cloud_tpu", "workerConfig": slices}
+    world.submit(a_spec(**roles, runtimeVersion="2.11", pythonVersion="3.7"))
+    world.deliver()
+    world.report_all_ready()
+    world.deliver()
+    before = {vm.name: vm.instance_id for vm in world.vms}
+    if is_vm_lost:
+        world.fleet.vanish(world.vm(WORKER_0).name)
+    with monkeypatch.context() as patch:
+        outage(patch, world.fleet)
+        deliver_for_ten_minutes(world)
+        assert world.state == "RUNNING"
+    world.fleet.unreachable_zones = set()
+    sweep(world, 12)
+    after = {vm.name: vm.instance_id for vm in world.vms}
+    assert after.keys() == before.keys()
+    replaced = {name for name in after if after[name] != before[name]}
+    assert replaced == ({world.vm(WORKER_0).name} if is_vm_lost else set())
 
 
 def test_job_that_moves_on_to_another_zone_has_no_such_entry(world: World) -> None:

@@ -193,6 +193,9 @@ def next_steps(
         sentences.append(_provisioning(job, entries))
     if job.round.is_held:
         sentences.append(_awaited_members(State(job, replicas)))
+    if entries and entries[-1].decision.reason is Reason.OUT_OF_REACH:
+        last = entries[-1]
+        sentences.append(f"Last seen at {last.at:%H:%M} (recorded once an hour): {last.decision.text}")
     return tuple(sentences) or ("Every replica runs.",)
 
 
