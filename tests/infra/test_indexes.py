@@ -39,6 +39,7 @@ def attempt(store: FirestoreStore, world: World) -> Loaded:
 CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "load": lambda store, world: store.load(world.job_id, world.replica(CHIEF).key),
     "round_ends": lambda store, world: store.round_ends(world.job_id, "1-1"),
+    "losses_after": lambda store, world: store.losses_after(world.job_id, "1-2-held", "submitted"),
     "count_ready_for": lambda store, world: store.count_ready_for(world.job_id, "1-1"),
     "load_attempt": lambda store, world: store.load_attempt(world.job_id),
     "entry": lambda store, world: store.entry(world.job_id, "x"),

@@ -114,6 +114,16 @@ class MemoryStore(Incidents, Leases):
         entries = [entry for entry in self.ledger(job_id) if entry.round == round_key]
         return ends_of(sorted(entries, key=lambda entry: (entry.rank, entry.ended_at))[:ENDS_READ])
 
+    def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
+        commits = self._jobs[job_id].commits if job_id in self._jobs else {}
+        if entry_key not in commits:
+            return ()
+        return ends_of(
+            entry
+            for entry in self.ledger(job_id)
+            if entry.round == round_key and commits[entry.key] > commits[entry_key]
+        )
+
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         return tuple(entry.key for entry in self.ledger(job_id) if entry.is_pending)
 

@@ -30,7 +30,7 @@ from trainmaster.ports.services import (
     Tokens,
     UnknownTokenError,
 )
-from trainmaster.ports.store import ENDS_READ, Incidents, JobQueries, Leases, Ledgers, States, Store
+from trainmaster.ports.store import ENDS_READ, LOSSES_READ, Incidents, JobQueries, Leases, Ledgers, States, Store
 from trainmaster.ports.store_values import (
     AdmissionToken,
     AlreadyRecordedError,
@@ -45,6 +45,7 @@ from trainmaster.ports.store_values import (
 
 __all__ = [
     "ENDS_READ",
+    "LOSSES_READ",
     "Access",
     "AddressBook",
     "AdmissionToken",

@@ -27,6 +27,10 @@ ENDS_READ: Final = 3
 """Ends of a round that a verdict reads: the first, perhaps another report of it, and one of another member."""
 
 
+LOSSES_READ: Final = 50
+"""Losses in one hold that are compared with the begin of the next round."""
+
+
 class States(Protocol):
     """The stored jobs and replicas: reads for decisions, and the one atomic commit."""
 
@@ -85,6 +89,11 @@ class Ledgers(Protocol):
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
         """Return the first `ENDS_READ` ends of members in this round (`rules.evidence.round_key`), by rank and time."""
+        ...
+
+    def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
+        """Return the ends of this round or hold that were committed after this ledger entry. At most `LOSSES_READ` are
+        looked at. Empty: there is no such entry."""
         ...
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:

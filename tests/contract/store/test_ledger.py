@@ -41,6 +41,20 @@ def test_ledger_since_a_moment_has_the_entries_of_that_moment_and_later(store: S
     assert store.ledger_since("digits_1", START - timedelta(days=1)) == store.ledger("digits_1")
 
 
+def test_losses_after_an_entry_are_those_that_were_committed_later(store: Store) -> None:
+    submit(store)
+    keys = []
+    for index, replica_id in enumerate((WORKER_0, ReplicaId(TaskType.WORKER, 1))):
+        loaded = must(store.load("digits_1", replica_key(1, replica_id)))
+        entry, change = entry_of(loaded.state, exited(replica_id, 1))
+        keys.append(entry.key)
+        store.commit(loaded, replace(entry, round="1-2-held", rank=0, ended_at=at(index)), change)
+    assert [end.key for end in store.losses_after("digits_1", "1-2-held", "submitted")] == keys
+    assert [end.key for end in store.losses_after("digits_1", "1-2-held", keys[0])] == keys[1:]
+    assert store.losses_after("digits_1", "1-2-held", "unknown") == ()
+    assert store.losses_after("digits_1", "1-3-held", "submitted") == ()
+
+
 def test_effects_are_pending_until_marked_done_and_the_first_time_stays(store: Store) -> None:
     submit(store)
     assert store.pending_keys("digits_1") == ("submitted",)

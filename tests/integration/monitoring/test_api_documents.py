@@ -16,7 +16,7 @@ from tests.integration.monitoring.cloud import CPU, PROJECT, START_NS, Cloud, a_
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.progress.collector import ProgressPoint
 from trainmaster.agent.utilization.averages import Report
-from trainmaster.agent.utilization.time_series import SeriesOrigin, request_body
+from trainmaster.agent.utilization.time_series import ALIVE, SeriesOrigin, alive_body, request_body
 from trainmaster.ports.metrics import Metric
 
 REPORT = Report(cpu=0.5, memory=0.25, gpus={0: 0.9, 1: 0.01}, gpu_memory={0: 0.75}, received=1000, sent=10)
@@ -30,12 +30,14 @@ def agent_body(end_s: float = 60.0) -> dict[str, Any]:
 
 
 def test_body_of_the_agent_has_the_fields_and_types_of_the_api() -> None:
-    assert faults("monitoring", "CreateTimeSeriesRequest", agent_body()) == []
+    alive = alive_body(SeriesOrigin.of(agent_identity(project=PROJECT)), "2026-11-21T03:00:00+00:00")
+    for body in (agent_body(), alive):
+        assert faults("monitoring", "CreateTimeSeriesRequest", body) == []
 
 
 def test_agent_writes_the_metrics_that_are_read() -> None:
     written = {series["metric"]["type"].partition("/training/")[2] for series in agent_body()["timeSeries"]}
-    assert written == set(Metric)
+    assert written | {ALIVE.partition("/training/")[2]} == set(Metric)
 
 
 def test_emulator_accepts_what_the_agent_sends(cloud: Cloud) -> None:

@@ -103,7 +103,7 @@ def request_body(
 
 def alive_body(origin: SeriesOrigin, at: str) -> dict[str, Any]:
     """Return the body that says that this machine's agent works. `at` is Google's time in RFC 3339."""
-    point = {"interval": {"endTime": at}, "value": {"int64Value": "1"}}
+    point = {"interval": {"endTime": at.replace("+00:00", "Z")}, "value": {"int64Value": "1"}}
     metric = {"type": ALIVE, "labels": origin.labels}
     resource = {"type": "generic_task", "labels": origin.resource}
     series = {"metric": metric, "resource": resource, "metricKind": "GAUGE", "valueType": "INT64", "points": [point]}

@@ -107,20 +107,21 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
     """Return what the ledger entry of the event stores for a verdict; None: the event reports no end that counts.
 
     While a round is held, ends count for the round before it: the loss of a VM that was in it, and the end of a program
-    of it. `state` is the state before the decision. Times of agents are at least the start of the round.
+    of it. The loss of a VM that is ready for the held round counts for the hold (`hold_key`). `state` is the state
+    before the decision. Times of agents are at least the start of the round.
     """
     job, end = state.job, end_in(event)
     if end is None or not is_member(job.plan, replica_of(end)):
         return None
     number = job.round.number - job.round.is_held
+    if isinstance(end, VmLost) and job.round.is_held and not _was_in_round_before(state, end):
+        return RoundEnd(hold_key(job.attempt, job.round.number), Rank.MACHINE, end.at)
     if not number:  # the job was rerun: the verdict was given
         return None
     if isinstance(end, ReplicaExited):
         is_of_round = number in (end.subject.incarnation, STORED_BEFORE_ROUNDS)
         if end.subject.attempt != job.attempt or not is_of_round:
             return None
-    if isinstance(end, VmLost) and job.round.is_held and not _was_in_round_before(state, end):
-        return None
     at = max(end.at, job.round.began_at) if job.round.began_at else end.at
     return RoundEnd(round_key(job.attempt, number), rank_of(end), at)
 
@@ -140,3 +141,9 @@ def replica_of(end: End) -> ReplicaId:
 def round_key(attempt: int, number: int) -> str:
     """Return the name of a round within its job."""
     return f"{attempt}-{number}"
+
+
+def hold_key(attempt: int, number: int) -> str:
+    """Return the name of the time in which this round was held. Losses in it are evidence about nothing, unless they
+    were stored after the round had begun: commits of losses do not compare the job's version."""
+    return f"{round_key(attempt, number)}-held"

@@ -3,6 +3,7 @@
     first end by (rank, time)    rank 0   the machine: free
                                  else     rules 6, 8 to 10 and 14 judge this one end
     no end                       the job was rerun: the round begins
+    the first round failed before every member had reported: free, unless a failure is a member's own
 
 When all members are ready, all evidence is there: each agent that is alive has reported in the same message how its
 last program ended. A verdict that ends the job does not wait for VMs that never reported.
@@ -51,6 +52,10 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
+    if state.job.started_at is None and rank_of(end) in (Rank.OTHER, Rank.PEER):
+        ended = f"Round {event.round - 1} ended before every member had reported"
+        text = f"{ended}: one may have been lost. Free of charge."
+        return Decision(Rule.ROUND, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
     is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
     if isinstance(end, ReplicaExited) and (is_reboot or rank_of(end) is not Rank.MACHINE):
         is_only_failure = all(replica_of(other) == replica.replica_id for other in event.ends)

@@ -28,12 +28,12 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from trainmaster.core.events import AllReady, ProvisioningStarted
+from trainmaster.core.events import AllReady, End, ProvisioningStarted
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import is_ready, members
 from trainmaster.core.reconcile.plan import plan
 from trainmaster.core.reconcile.steps import Direct, Readiness, ReportLoss, ReportMissingMember, Steps
-from trainmaster.core.rules.evidence import round_key
+from trainmaster.core.rules.evidence import hold_key, round_key
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
@@ -233,7 +233,7 @@ class _Delivery:
         if steps.readiness not in (Readiness.REPORTED, Readiness.READY):
             return False
         job, store = loaded.state.job, self.deps.store
-        ends = store.round_ends(job.job_id, round_key(job.attempt, job.round.number - 1))
+        ends = (*self._late_losses(job), *store.round_ends(job.job_id, round_key(job.attempt, job.round.number - 1)))
         if steps.readiness is Readiness.REPORTED and not ends:
             return False
         event = AllReady(job.job_id, job.attempt, self.deps.clock(), job.round.number, ends)
@@ -243,6 +243,15 @@ class _Delivery:
         self.has_progress |= recorded.is_new
         self.loaded, self.verdict = recorded.loaded, recorded.entry.key
         return True
+
+    def _late_losses(self, job: Job) -> tuple[End, ...]:
+        """Return the losses of VMs that were judged in the hold before the round that ended, and stored after that
+        round had begun: they are evidence about it."""
+        ended = job.round.number - 1
+        if (job.attempt, ended) <= (1, 1):  # it was not held
+            return ()
+        begin = AllReady(job.job_id, job.attempt, self.deps.clock(), ended)
+        return self.deps.store.losses_after(job.job_id, hold_key(job.attempt, ended), begin.key)
 
     def _admit(self, job: Job) -> bool:
         """Return whether the job may request VMs."""

@@ -16,7 +16,7 @@ from trainmaster.core.ledger import LedgerEntry, ends_of
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import LEDGER, UNREADABLE, Database, commit, ledger_path
 from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, UnreadableError, read
-from trainmaster.ports import ENDS_READ, Loaded, PendingEntries
+from trainmaster.ports import ENDS_READ, LOSSES_READ, Loaded, PendingEntries
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,19 @@ class Ledgers(Database):
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
         query = self._where(ledger_path(job_id), ("round", "==", round_key)).order_by("rank").order_by("ended_at")
         return ends_of(read(LedgerEntry, snapshot.to_dict()) for snapshot in self._find(query.limit(ENDS_READ)))
+
+    def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
+        """Compare Firestore's times of the commits."""
+        path = f"{ledger_path(job_id)}/{entry_key}"
+        entry = self._get(path, fields=["at"]).get(path)
+        if entry is None:
+            return ()
+        losses = self._where(ledger_path(job_id), ("round", "==", round_key)).order_by("rank").order_by("ended_at")
+        return ends_of(
+            read(LedgerEntry, snapshot.to_dict())
+            for snapshot in self._find(losses.limit(LOSSES_READ))
+            if snapshot.create_time > entry.create_time
+        )
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
         query = self._where(ledger_path(job_id), ("is_pending", "==", True)).select(["__name__"])

@@ -29,6 +29,7 @@ OWN: Final = "trainer/task.py:7 in main"
 BUG: Final = ProgramError("ValueError", "bad batch", OWN, OWN)
 PEER_LOSS: Final = ProgramError("UnavailableError", "Socket closed", "ops.py:1 in f")
 MEMBERS: Final = (CHIEF, WORKER_0, WORKER_1)
+CHIEF_KEY: Final = a_replica(CHIEF).key
 
 
 def held(number: int = 2, *replicas: Replica, job: Job | None = None, **fields: object) -> State:
@@ -223,22 +224,47 @@ def test_end_counts_for_the_round_that_it_ended_and_not_before_its_start() -> No
     assert round_end(state, ready(WORKER_0, 3)) is None
 
 
+IN_THE_HOLD: Final = ("1-3-held", Rank.MACHINE, at(100))
+
+
 @pytest.mark.parametrize(
     ("worker", "expected"),
     [
         (a_replica(WORKER_0, incarnation=2, ordered_at=at(10)), ("1-2", Rank.MACHINE, at(100))),
-        (a_replica(WORKER_0, incarnation=3, ordered_at=at(10)), None),  # it has reported how the round ended
-        (a_replica(WORKER_0, ReplicaState.REPLACING, ordered_at=at(95)), None),  # its VM was ordered since
-        (a_replica(WORKER_0, ReplicaState.WAITING, ordered_at=at(90)), None),  # it completed, and is recalled
+        (a_replica(WORKER_0, incarnation=3, ordered_at=at(10)), IN_THE_HOLD),  # it has reported how the round ended
+        (a_replica(WORKER_0, ReplicaState.REPLACING, ordered_at=at(95)), IN_THE_HOLD),  # its VM was ordered since
+        (a_replica(WORKER_0, ReplicaState.WAITING, ordered_at=at(90)), IN_THE_HOLD),  # it completed, and is recalled
     ],
 )
 def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(worker: Replica, expected: object) -> None:
     assert round_end(held(3, worker), lost(WORKER_0)) == expected
     rerun = held(1, worker, job=a_job(attempt=2))
-    assert round_end(rerun, lost(WORKER_0)) is None
+    end = round_end(rerun, lost(WORKER_0))
+    assert end is None or end.round == "2-1-held"
 
 
 # The verdict
+
+
+@pytest.mark.parametrize(
+    ("end", "is_free"),
+    [
+        (exited(CHIEF, signal=6), True),
+        (exited(CHIEF, 1, error=PEER_LOSS), True),
+        (exited(CHIEF, 1), True),
+        (exited(CHIEF, 1, error=BUG), False),
+        (exited(CHIEF, signal=9), False),
+    ],
+    ids=["abort", "lost peer", "no traceback", "own traceback", "killed"],
+)
+def test_first_round_that_fails_before_all_members_have_reported_is_free_unless_the_failure_is_its_own(
+    end: ReplicaExited, *, is_free: bool
+) -> None:
+    """A VM that is lost before its report leaves no other trace than a peer that fails."""
+    state = held(2, job=replace(a_job(), started_at=None))
+    action = judge_held(state, end).action
+    assert (action == BeginRound(2, CHIEF_KEY)) is is_free
+    assert judge_held(held(2), end).action != BeginRound(2, CHIEF_KEY)
 
 
 def test_round_begins_after_a_rerun_without_a_verdict() -> None:
