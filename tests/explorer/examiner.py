@@ -196,7 +196,10 @@ class Examiner:
         faults = [(at_s, vm) for at_s, vm, _ in self._faults_of_round(ends)]
         own = [program for program in ends if program.cause == OWN and not program.is_hidden]
         stalled = [program for program in ends if program.cause == STALLED]
-        if own and not faults and not stalled:
+        is_unclear = self.round.key == FIRST and "before every member had reported" in text
+        if own and is_unclear and not faults:  # an abort, or a peer that reports the end of such a program
+            self._world.notes["a failure before all members had reported was free"] += 1
+        elif own and not faults and not stalled:
             self._world.violate("F2 unpaid", self.round.key, *self._facts(ends))
         culprit = named(text)
         guilty = {vm.replica_id for _, vm in faults} | {program.replica_id for program in stalled}

@@ -3,7 +3,7 @@
     first end by (rank, time)    rank 0   the machine: free
                                  else     rules 6, 8 to 10 and 14 judge this one end
     no end                       the job was rerun: the round begins
-    the first round failed before every member had reported: free, unless a failure is a member's own
+    a lost peer is reported, or suspected by an abort, in a first round that not every member has joined: free
 
 When all members are ready, all evidence is there: each agent that is alive has reported in the same message how its
 last program ended. A verdict that ends the job does not wait for VMs that never reported.
@@ -19,7 +19,7 @@ from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, End, ExitCause, MemberMissing, ReplicaExited
 from trainmaster.core.model.job import State
 from trainmaster.core.model.members import is_ready, members, must_have_stopped
-from trainmaster.core.rules.evidence import Rank, rank_of, replica_of
+from trainmaster.core.rules.evidence import Rank, rank_of, replica_of, speaks_for_lost_peer
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.replica_exit import first_match
 from trainmaster.core.rules.vm_loss import describe_loss
@@ -52,7 +52,7 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
-    if state.job.started_at is None and rank_of(end) in (Rank.OTHER, Rank.PEER):
+    if state.job.started_at is None and isinstance(end, ReplicaExited) and speaks_for_lost_peer(end):
         ended = f"Round {event.round - 1} ended before every member had reported"
         text = f"{ended}: one may have been lost. Free of charge."
         return Decision(Rule.ROUND, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))

@@ -251,7 +251,7 @@ def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(wor
     [
         (exited(CHIEF, signal=6), True),
         (exited(CHIEF, 1, error=PEER_LOSS), True),
-        (exited(CHIEF, 1), True),
+        (exited(CHIEF, 1), False),
         (exited(CHIEF, 1, error=BUG), False),
         (exited(CHIEF, signal=9), False),
     ],
