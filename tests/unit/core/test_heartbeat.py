@@ -192,10 +192,12 @@ def test_vm_is_lost_when_neither_of_its_sources_speaks(
 
 
 def test_vm_that_compute_engine_has_started_again_has_five_minutes_to_boot() -> None:
-    points, beats = {**FRESH, WORKER_0: timedelta(minutes=4)}, {WORKER_0: timedelta(minutes=4)}
+    points, beats = {**FRESH, WORKER_0: timedelta(minutes=6)}, {WORKER_0: timedelta(minutes=6)}
     for age, lost in ((BOOT_MAX - SECOND, []), (BOOT_MAX, [WORKER_0])):
         vms = tuple(replace(vm, started_at=NOW - age) if vm.replica_id == WORKER_0 else vm for vm in vms_of(RUNNING))
         assert lost_with(points, beats, vms) == lost
+        written = {WORKER_0: timedelta(minutes=2)}
+        assert lost_with({**FRESH, **written}, written, vms) == [WORKER_0], "it has written since its start"
 
 
 def test_whole_gang_whose_signs_all_ended_is_lost_after_fifteen_minutes() -> None:

@@ -147,7 +147,7 @@ def _is_lost(
     if heartbeat is None:
         return False
     silence = now - heartbeat
-    if point is None or not _has_booted(vm, now):
+    if point is None or not _has_booted(vm, point, now):
         return silence >= _timeout(job, replica)
     return silence >= OLD_HEARTBEAT and _has_ended(point, now)
 
@@ -156,9 +156,10 @@ def _has_ended(point: datetime, now: datetime) -> bool:
     return now - point >= OLD_POINT
 
 
-def _has_booted(vm: Vm, now: datetime) -> bool:
-    """Whether the VM should have booted. Compute Engine starts VMs again after an error of their host."""
-    return vm.started_at is None or now - vm.started_at >= BOOT_MAX
+def _has_booted(vm: Vm, point: datetime, now: datetime) -> bool:
+    """Whether the agent has written since the VM's start, or should have. Compute Engine starts VMs again after an
+    error of their host."""
+    return vm.started_at is None or point >= vm.started_at or now - vm.started_at >= BOOT_MAX
 
 
 def _is_awaited(job: Job, replica: Replica) -> bool:
