@@ -192,8 +192,9 @@ def test_times_without_a_fraction_come_before_later_ones_of_their_second() -> No
 
 
 @pytest.mark.parametrize("name", ["from", "before", "around", "follow", "gap"])
-def test_wrong_time_is_refused_with_the_parameter(log: Site, name: str) -> None:
-    response = log.get(f"{LOGS}?{name}=yesterday")
+@pytest.mark.parametrize("time", ["yesterday", "2026-11-21T03:000Z", "2026-11-21T03:00:Z", "2026-11-21.03:00:00Z"])
+def test_wrong_time_is_refused_with_the_parameter(log: Site, name: str, time: str) -> None:
+    response = log.get(f"{LOGS}?{name}={time}")
     assert response.status_code == 400
     assert f"{name}: must be a time" in response.text
 
