@@ -54,6 +54,13 @@ def check_resumed(lab: Lab, state: State) -> None:
     assert min(resumed) > 1, "it did not start from the beginning"
 
 
+def test_digits_example_trains_on_two_vms(lab: Lab) -> None:
+    state = lab.wait_for_success(lab.example("digits", workerCount="1", args=["--epochs", "4"]), 180)
+    assert accuracy(lab, state) >= 0.8
+    assert metrics(lab, state)["epochs"] == 4
+
+
+@pytest.mark.heavy
 def test_digits_example_survives_a_lost_vm(lab: Lab) -> None:
     job_id = lab.example("digits", workerCount="1", args=["--epochs", "8", "--epoch-seconds", "1"])
     lab.wait(job_id, "RUNNING", 90)

@@ -66,6 +66,7 @@ def test_local_run_prints_the_job_and_its_results(tmp_path: Path) -> None:
     assert is_stopped(tmp_path)
 
 
+@pytest.mark.heavy
 def test_local_run_without_emulators_uses_memory_and_reports_it(tmp_path: Path) -> None:
     process = run(state_dir=tmp_path, CLOUDSDK_ROOT_DIR=str(tmp_path / "nowhere"), DOCKER_HOST="tcp://127.0.0.1:9")
     output, _ = process.communicate()

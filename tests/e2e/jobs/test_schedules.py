@@ -72,6 +72,7 @@ def schedule(lab: Lab, tmp_path: Path) -> Schedule:
     return Schedule(lab, tmp_path)
 
 
+@pytest.mark.heavy
 def test_second_tick_of_a_schedule_is_a_duplicate(lab: Lab, schedule: Schedule) -> None:
     """tests/integration/scheduler/ shows that the ticks come by themselves."""
     schedule.create("0 3 1 1 *")

@@ -89,6 +89,7 @@ def test_shell_has_a_terminal_and_returns_its_exit_status(lab: Lab, running: str
     assert shell.wait(30) == 3
 
 
+@pytest.mark.heavy
 def test_shell_ends_with_its_vm(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING", 60)

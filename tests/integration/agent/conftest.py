@@ -44,17 +44,15 @@ def docker(vm: Vm, tmp_path: Path) -> Iterator[Docker]:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a VM image: pip, setuptools that can build wheels, and a user site."""
     folder = tmp_path_factory.mktemp("image")
-    venv.EnvBuilder(system_site_packages=True, with_pip=True, symlinks=True).create(folder)
+    venv.EnvBuilder(system_site_packages=True, symlinks=True).create(folder)
     version = ".".join(map(str, sys.version_info[:2]))
     site = folder / "lib" / f"python{version}" / "site-packages"
-    for old in site.glob("setuptools*"):
-        shutil.rmtree(old)
-    tools = distribution("setuptools")
+    pip, tools = distribution("pip"), distribution("setuptools")
     assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools 70.1 or later"
-    for file in tools.files or ():
-        if ".." not in file.parts and "__pycache__" not in file.parts:
+    for file in (*(pip.files or ()), *(tools.files or ())):
+        if ".." not in file.parts:
             (site / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file.locate(), site / file)
+            shutil.copy2(file.locate(), site / file)  # with its time, so that the compiled files stay valid
     return folder
 
 

@@ -113,6 +113,7 @@ def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Pa
     assert re.search(r"primary|master|chief", trainmaster(stack, "jobs", "why", job_id).stdout)
 
 
+@pytest.mark.heavy
 def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
     result = submit(stack, job_id, package, "200x20", "--fail")

@@ -181,7 +181,7 @@ def test_tuning_trainer_reports_its_metric_in_the_format_that_the_agent_reads(
     assert last == Measurement(metrics["accuracy"], 6)
 
 
-@pytest.mark.heavy  # `make test` covers it with the whole job in tests/e2e/jobs/test_examples.py
+@pytest.mark.heavy
 def test_digits_trainer_resumes_from_its_backup_and_exits_if_results_exist(
     tmp_path: Path, tensorflow_image: Path
 ) -> None:

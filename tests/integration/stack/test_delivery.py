@@ -168,6 +168,7 @@ def test_call_waits_while_a_function_starts_again(recording: LocalStack) -> None
     eventually(lambda: recording.state.services["maintenance"].restarts == service.restarts + 1)
 
 
+@pytest.mark.heavy
 def test_two_stacks_share_no_address_and_no_message(recording: LocalStack, tmp_path: Path) -> None:
     config = StackConfig(
         functions_dir=recording_functions(tmp_path / "functions"), functions=("submit",), compute=False
