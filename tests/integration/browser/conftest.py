@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from tests.support.console_browser import chromium_browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with chromium_browser() as running:
         yield running
