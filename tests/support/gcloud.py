@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -68,7 +69,9 @@ def _run(command: str) -> int:
 @cache
 def _server() -> subprocess.Popen[str]:
     """Start gcloud's interpreter with our server in place of gcloud's own program. It ends with this process."""
-    variables = {"CLOUDSDK_PYTHON_ARGS": f"-S {SERVER.name}", "CLOUDSDK_CONFIG": f"{os.devnull}/none"}
+    configuration = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, configuration)
+    variables = {"CLOUDSDK_PYTHON_ARGS": f"-S {SERVER.name}", "CLOUDSDK_CONFIG": configuration}
     environment = {**_without_gcloud(os.environ), **variables}
     server = subprocess.Popen(
         ["gcloud"], env=environment, cwd=SERVER.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

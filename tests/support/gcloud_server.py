@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,6 +43,8 @@ def _run(command: dict[str, Any], gcloud: Any, loaded: Any) -> NoReturn:
         os.chdir(command["folder"])
         for descriptor, file in enumerate((os.devnull, *command["outputs"])):
             os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), descriptor)
+        # Its requests have the same id only if gcloud repeats them.
+        importlib.import_module("googlecloudsdk.core.transport").INVOCATION_ID = uuid.uuid4().hex
         sys.argv = ["gcloud", *command["arguments"]]
         status = gcloud.main(loaded) or 0
     except SystemExit as error:
