@@ -11,7 +11,6 @@ import pytest
 from tests.support.scripted_agent import EVENTS, PROGRAM_ENDS, SET_UP, SHUTDOWN, ScriptedVm
 from trainmaster.agent.control.state_file import StoredState
 
-
 HISTORIES = 300 if hypothesis.settings().max_examples > 150 else 100
 
 
