@@ -99,6 +99,7 @@ def test_missing_python_module_fails_the_job_and_is_named(lab: Lab) -> None:
     assert "No module named 'no_such_module'" in (state.job.error_message or "")
 
 
+@pytest.mark.heavy
 def test_package_that_was_deleted_after_submission_fails_the_job_and_is_named(lab: Lab) -> None:
     missing = f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz#1"
     job_id = lab.scripted(workers=1, packageUris=[missing])

@@ -100,6 +100,7 @@ def test_killed_program_restarts_in_the_same_vm_and_continues(lab: Lab) -> None:
     assert [replica.restarts_used for replica in state.replicas] == [0, 1]
 
 
+@pytest.mark.heavy
 def test_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
     lab.faults.change(stockout_zones=["us-central1-a"])
     try:

@@ -106,6 +106,7 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
     assert any(entry.decision.reason is Reason.PREEMPTION for entry in lab.decisions(job_id))
 
 
+@pytest.mark.heavy
 def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
     """The scripted trainer replaces the example's own, which the next test runs."""
     arguments = ["--steps", "2", "--together"]

@@ -95,6 +95,7 @@ def test_second_tick_of_a_schedule_is_a_duplicate(lab: Lab, schedule: Schedule) 
     assert schedule.name not in schedule.command("list")
 
 
+@pytest.mark.heavy
 def test_schedule_submits_through_the_api_as_its_account(lab: Lab, schedule: Schedule) -> None:
     account = f"nightly@{lab.stack.state.config.project}.iam.gserviceaccount.com"
     schedule.create("0 3 1 1 *", "--submit-as", account)
