@@ -62,6 +62,7 @@ def test_command_of_several_words_gets_them_unchanged(lab: Lab, running: str) ->
     assert ssh(lab, running, "worker-0", "--", "printf", "%s|", "a b", "$HOME").stdout == "a b|$HOME|"
 
 
+@pytest.mark.heavy
 def test_vms_have_their_own_temporary_folder_in_the_shell_too(lab: Lab, running: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("a mount namespace needs root; without it, TMPDIR is the VM's own")
