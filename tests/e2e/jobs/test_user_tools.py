@@ -143,6 +143,7 @@ def answer_of(address: str) -> Any:
         return []
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(300)
 def test_subscribers_learn_of_each_transition_and_tensorboard_shows_points_while_the_job_runs(lab: Lab) -> None:
     lab.stack.pubsub.create_pull(topics.JOB_STATE, "of-the-test")
