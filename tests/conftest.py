@@ -48,7 +48,11 @@ ORDER: Final = (
 BY_MODULE: Final = frozenset({"sim", "unit", "integration/agent"})
 """Folders that are scheduled by module: their tests share no emulator."""
 
-TOGETHER: Final = {"integration/cli/test_whole_job.py": "e2e/jobs", "integration/cost": "contract"}
+TOGETHER: Final = {
+    "integration/cli/test_whole_job.py": "e2e/jobs",
+    "contract/store": "contract",
+    "integration/cost": "contract",
+}
 """Modules and folders that use the emulators of another folder, and are scheduled with it."""
 
 FOLDERS_SHOWN_MAX: Final = 15
