@@ -1,8 +1,8 @@
 """Configure the whole test suite: fixtures, hypothesis profiles, work units, and the reports at its end.
 
-`make test` runs the suite in several processes. Each process starts an emulator or a stack once for all of its tests,
-so a folder whose tests share an emulator is one unit of work. Elsewhere a unit is a module, so that no process is busy
-long after the others. The longest units start first. The suite also runs in one process, without the plugin
+`make test` runs the suite in several processes. Each process starts an emulator, a stack or a browser once for all of
+its tests, so folders whose tests share one are one unit of work. Elsewhere a unit is a module, so that no process is
+busy long after the others. The longest units start first. The suite also runs in one process, without the plugin
 pytest-xdist; the shortest units then run first.
 """
 
@@ -25,29 +25,35 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.support.conformance.recorder", "tests.support.stack"]
 
 # For property tests that do not set max_examples themselves. `make test-all` selects the second profile.
-hypothesis.settings.register_profile("every change", max_examples=150, deadline=None)
+hypothesis.settings.register_profile("every change", max_examples=50, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile("every change")
 
 ORDER: Final = (
-    "e2e/jobs/test_examples.py",
-    "e2e/jobs/test_local_run.py",
-    "e2e/faults/test_exits.py",
-    "e2e/faults/test_vm_loss.py",
     "e2e",
     "integration/containers",
-    "integration/stack",
-    "integration/agent",
-    "sim",
-    "integration",
-    "infra",
+    "integration/browser",
     "contract",
+    "integration/stack",
+    "infra",
+    "integration/compute",
+    "integration/api",
+    "integration/agent",
+    "integration",
+    "sim",
     "unit",
 )
 """Folders and modules, the longest units first: they would otherwise run alone at the end."""
 
-BY_MODULE: Final = frozenset({"e2e", "sim", "unit", "integration/agent", "integration/browser"})
-"""Folders that are scheduled by module: their tests share no emulator, or take longer than its start."""
+BY_MODULE: Final = frozenset({"sim", "unit", "integration/agent"})
+"""Folders that are scheduled by module: their tests share no emulator."""
+
+TOGETHER: Final = {
+    "integration/cli/test_whole_job.py": "e2e/jobs",
+    "contract/store": "contract",
+    "integration/cost": "contract",
+}
+"""Modules and folders that use the emulators of another folder, and are scheduled with it."""
 
 FOLDERS_SHOWN_MAX: Final = 15
 
@@ -114,7 +120,9 @@ def work_unit(nodeid: str) -> str:
     """Return what a test is scheduled with: its folder, such as `infra` or `integration/api`, or its module."""
     path = PurePosixPath(nodeid.partition("::")[0])
     folder = _folder(nodeid)
-    return "/".join(path.parts[1:]) if BY_MODULE.intersection((folder, path.parts[1])) else folder
+    module = "/".join(path.parts[1:])
+    alone = module if BY_MODULE.intersection((folder, path.parts[1])) else folder
+    return TOGETHER.get(module) or TOGETHER.get(folder, alone)
 
 
 def _folder(nodeid: str) -> str:

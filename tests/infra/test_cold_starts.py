@@ -7,7 +7,6 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,21 @@ MODULES_EXTRA_MAX = 200
 """Modules that a function may load beside functions-framework and its client libraries."""
 
 LOAD = """
-import json, sys
+import importlib, json, os, sys
 sys.path = [".", *(path for path in sys.path if "site-packages" in path or "lib" in path)]
 from functions_framework import create_app
-create_app(sys.argv[1], "main.py", "http")
-print(json.dumps(sorted(sys.modules)))
+for name in ("google.api_core.gapic_v1", "google.auth.transport.grpc", "google.auth.transport.requests"):
+    importlib.import_module(name)
+for function in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        os.chdir(function)
+        create_app(function, "main.py", "http")
+        print(json.dumps([function, sorted(sys.modules)]), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 """
+"""Load each function in a fork of its own. What every client library imports is imported before."""
 LOAD_BARE = """
 import importlib, json, sys
 import functions_framework
@@ -45,40 +53,34 @@ RESTRICTED = {
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def loaded(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """Load each function as functions-framework does, from its own archive alone; return its modules."""
     folder = tmp_path_factory.mktemp("cold")
-    for function, archive in stage.stage(folder / "stage").items():
+    for function, archive in archives.items():
         with zipfile.ZipFile(archive) as file:
             file.extractall(folder / function)
-    return folder
-
-
-@cache
-def loaded_modules(folder: Path, function: str) -> list[str]:
-    """Load the function as functions-framework does, from its own archive, in an interpreter of its own."""
     done = subprocess.run(
-        [sys.executable, "-I", "-c", LOAD, function],
+        [sys.executable, "-I", "-c", LOAD, *archives],
         cwd=folder,
         env={"TRAINMASTER_PROJECT": "my-project"},
         capture_output=True,
         text=True,
         check=True,
     )
-    modules: list[str] = json.loads(done.stdout)
-    return modules
+    return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("function", stage.FUNCTIONS)
-def test_function_loads_only_the_client_libraries_that_it_uses(function: str, folders: Path) -> None:
-    modules = loaded_modules(folders / function, function)
+def test_function_loads_only_the_client_libraries_that_it_uses(function: str, loaded: dict[str, list[str]]) -> None:
+    modules = loaded[function]
     restricted = {name for name in RESTRICTED if any(module.startswith(name) for module in modules)}
     assert restricted == {name for name, users in RESTRICTED.items() if function in users}
     assert {"google.cloud.firestore", "google.pubsub_v1", "pydantic"} <= set(modules)
 
 
 @pytest.mark.parametrize("function", ["replica_exit", "api", "upload"])
-def test_function_loads_few_modules_beside_its_client_libraries(function: str, folders: Path) -> None:
-    modules = loaded_modules(folders / function, function)
+def test_function_loads_few_modules_beside_its_client_libraries(function: str, loaded: dict[str, list[str]]) -> None:
+    modules = loaded[function]
     libraries = (*CLIENTS, *MORE.get(function, ()), "pydantic_settings")
     bare = subprocess.run(
         [sys.executable, "-I", "-c", LOAD_BARE, *libraries], capture_output=True, text=True, check=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -270,30 +271,32 @@ def delete_live_jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(judging.ENDED_JOB_RULES, DeleteRequested, lambda *_: decision)
 
 
-BROKEN: tuple[tuple[RemoveDefence, Profile], ...] = (
-    (accept_duplicate_events, MESSAGES),
-    (commit_without_preconditions, RACES),
-    (accept_events_of_any_incarnation, MESSAGES),
-    (delete_vms_by_name, EVERYTHING),
-    (delete_newer_vms, RACES),
-    (finish_after_one_round, replace(RACES, cancel=1.0)),
-    (count_ready_before_commit, CALM),
-    (sweep_nothing, MESSAGES),
-    (restart_without_limit, replace(PROGRAMS, fail=1.0)),
-    (start_members_of_a_held_round, PROGRAMS),
-    (report_no_end, MESSAGES),
-    (ignore_admission_token, replace(QUEUE, suspend=0.5)),
-    (admit_in_any_order, QUEUE),
-    (complete_slice_with_first_host, SLICES),
-    (give_events_of_all_hosts_one_key, SLICES),
-    (report_each_event_once, LOST_EVENTS),
-    (forget_accepted_exits, LOST_EVENTS),
-    (read_no_heartbeat, HANGS),
-    (publish_no_open_notification, FUNCTIONS),
-    (confirm_before_publication, FUNCTIONS),
-    (leave_second_submission_unanswered, USERS),
-    (delete_live_jobs, USERS),
+BROKEN: tuple[tuple[RemoveDefence, Profile, int], ...] = (
+    (accept_duplicate_events, MESSAGES, 0),
+    (commit_without_preconditions, RACES, 17),
+    (accept_events_of_any_incarnation, MESSAGES, 0),
+    (delete_vms_by_name, EVERYTHING, 16),
+    (delete_newer_vms, RACES, 16),
+    (finish_after_one_round, replace(RACES, cancel=1.0), 8),
+    (count_ready_before_commit, CALM, 1),
+    (sweep_nothing, MESSAGES, 0),
+    (restart_without_limit, replace(PROGRAMS, fail=1.0), 4),
+    (start_members_of_a_held_round, PROGRAMS, 0),
+    (report_no_end, MESSAGES, 1),
+    (ignore_admission_token, replace(QUEUE, suspend=0.5), 76),
+    (admit_in_any_order, QUEUE, 0),
+    (complete_slice_with_first_host, SLICES, 0),
+    (give_events_of_all_hosts_one_key, SLICES, 0),
+    (report_each_event_once, LOST_EVENTS, 67),
+    (forget_accepted_exits, LOST_EVENTS, 0),
+    (read_no_heartbeat, HANGS, 2),
+    (publish_no_open_notification, FUNCTIONS, 1),
+    (confirm_before_publication, FUNCTIONS, 1),
+    (leave_second_submission_unanswered, USERS, 15),
+    (delete_live_jobs, USERS, 0),
 )
+"""Defence, profile, and a seed whose history fails without the defence. If the simulator draws other numbers, it may be
+another seed: the search begins with this one."""
 
 
 def first_failure(profile: Profile, seeds: Iterator[int]) -> HistoryError | None:
@@ -314,13 +317,13 @@ def passes(seed: int, profile: Profile) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("remove_defence", "profile"), BROKEN, ids=lambda parameter: getattr(parameter, "__name__", "")
+    ("remove_defence", "profile", "known_seed"), BROKEN, ids=lambda parameter: getattr(parameter, "__name__", "")
 )
 def test_removed_defence_is_found_by_an_invariant(
-    remove_defence: RemoveDefence, profile: Profile, monkeypatch: pytest.MonkeyPatch
+    remove_defence: RemoveDefence, profile: Profile, known_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of the first failures happens in a history that passes with the defence."""
-    seeds = iter(range(SEEDS))
+    seeds = itertools.chain([known_seed], range(SEEDS))
     for _ in range(FAILURES_EXAMINED):
         with monkeypatch.context() as patch:
             remove_defence(patch)

@@ -40,8 +40,8 @@ STATES_MAX = 400_000
     "allowance",
     [
         Allowance(duplicates=1, crashes=0, failures=0, losses=0, sweeps=0),
-        Allowance(duplicates=0, crashes=1, failures=0, losses=0, sweeps=0),
-        Allowance(duplicates=0, crashes=0, failures=0, losses=1, sweeps=0),
+        pytest.param(Allowance(duplicates=0, crashes=1, failures=0, losses=0, sweeps=0), marks=pytest.mark.heavy),
+        pytest.param(Allowance(duplicates=0, crashes=0, failures=0, losses=1, sweeps=0), marks=pytest.mark.heavy),
         pytest.param(Allowance(duplicates=0, crashes=0, failures=1, losses=0, sweeps=0), marks=pytest.mark.heavy),
         pytest.param(Allowance(duplicates=1, crashes=1, failures=0, losses=0, sweeps=0), marks=pytest.mark.heavy),
         pytest.param(Allowance(duplicates=0, crashes=1, failures=0, losses=1, sweeps=0), marks=pytest.mark.heavy),

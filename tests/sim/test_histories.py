@@ -25,7 +25,7 @@ from trainmaster.simulator.scenarios.fault_profiles import (
 from trainmaster.simulator.scenarios.generator import draw_scenario, rng_of
 from trainmaster.simulator.scenarios.scenario import HistoryError
 
-SEEDS_PER_PROFILE = 800 if hypothesis.settings().max_examples > 150 else 50
+SEEDS_PER_PROFILE = 800 if hypothesis.settings().max_examples > 150 else 15
 """800 in the thorough profile of `make test-all`. `make soak` simulates 200,000."""
 REGRESSIONS = (
     ("replays", 3),  # a VM was lost before its agent reported, and its request id returned the first result forever
@@ -84,7 +84,7 @@ def test_different_seeds_give_different_histories() -> None:
 
 
 def test_jobs_without_faults_succeed_and_lose_no_work() -> None:
-    for seed in range(100):
+    for seed in range(30):
         outcome = run_seed(seed, CALM)
         assert outcome.state == "SUCCEEDED"
         assert outcome.lost_s == 0
@@ -92,12 +92,21 @@ def test_jobs_without_faults_succeed_and_lose_no_work() -> None:
         assert not outcome.decisions["restart_replica"]
 
 
-def test_faults_lead_to_every_kind_of_recovery() -> None:
+def find_decisions(profiles: tuple[Profile, ...], kinds: set[str], at_least: int = 1) -> set[str]:
+    """Run up to 60 histories of each profile; return the kinds of decisions that were made at least that often."""
     decisions: Counter[str] = Counter()
+    found: set[str] = set()
     for seed in range(60):
-        decisions.update(run_seed(seed, EVERYTHING).decisions)
-        decisions.update(run_seed(seed, MACHINES).decisions)
-    for kind in (
+        for profile in profiles:
+            decisions.update(run_seed(seed, profile).decisions)
+        found = {kind for kind, count in decisions.items() if count >= at_least}
+        if found >= kinds:
+            break
+    return found
+
+
+def test_faults_lead_to_every_kind_of_recovery() -> None:
+    kinds = {
         "restart_replica",
         "stop_round",
         "begin_round",
@@ -105,8 +114,8 @@ def test_faults_lead_to_every_kind_of_recovery() -> None:
         "rerun_job",
         "continue_provisioning",
         "ignore",
-    ):
-        assert decisions[kind] > 5, (kind, decisions)
+    }
+    assert find_decisions((EVERYTHING, MACHINES), kinds, at_least=5) >= kinds
 
 
 @pytest.mark.parametrize(
@@ -119,10 +128,7 @@ def test_faults_lead_to_every_kind_of_recovery() -> None:
     ids=lambda parameter: parameter.name if isinstance(parameter, Profile) else "",
 )
 def test_profile_leads_to_the_decisions_it_is_about(profile: Profile, kinds: tuple[str, ...]) -> None:
-    decisions: Counter[str] = Counter()
-    for seed in range(60):
-        decisions.update(run_seed(seed, profile).decisions)
-    assert all(decisions[kind] for kind in kinds), decisions
+    assert find_decisions((profile,), set(kinds)) >= set(kinds)
 
 
 def test_queued_jobs_wait_for_capacity_and_all_end() -> None:

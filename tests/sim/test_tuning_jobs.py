@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import hypothesis
 import pytest
 
 from tests.support.jobs import CHIEF, a_tuning_spec
@@ -30,7 +31,7 @@ from trainmaster.memory.bus import MemoryBus, Message
 from trainmaster.messaging import internal_requests, topics
 from trainmaster.ports import Bus, Store
 
-SEEDS = 100
+SEEDS = 100 if hypothesis.settings().max_examples > 150 else 30
 STEPS_MAX = 80
 DEPTH_MAX = 3
 CANCEL_SHARE = 0.2

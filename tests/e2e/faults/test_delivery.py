@@ -69,6 +69,7 @@ def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
     assert count_created_vms(lab, job_id) == 3, "one VM per replica"
 
 
+@pytest.mark.heavy
 def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")

@@ -12,7 +12,7 @@ from tests.e2e.conftest import MANY_STEPS, Lab
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "20"))
@@ -20,11 +20,7 @@ OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "20"))
 
 @pytest.mark.parametrize(
     "services",
-    [
-        pytest.param(("firestore",), marks=pytest.mark.heavy),
-        pytest.param(("pubsub",), marks=pytest.mark.heavy),
-        ("firestore", "pubsub"),
-    ],
+    [("firestore",), ("pubsub",), ("firestore", "pubsub")],
     ids=" and ".join,
 )
 def test_exit_during_an_outage_is_judged_once_afterwards(lab: Lab, services: tuple[str, ...]) -> None:

@@ -56,6 +56,7 @@ def incarnations(lab: Lab, job_id: str) -> int:
     return len(exits_of_worker(lab, job_id))
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_worker_killed_by_sigterm_every_time_uses_all_restarts_and_reruns(lab: Lab) -> None:
     job_id = submit_with_action(lab, "SIGTERM", trainmaster={"exitPolicy": {"pauses": False}})
@@ -82,6 +83,7 @@ def test_second_identical_exception_fails_the_job_with_its_traceback(lab: Lab) -
     assert lab.decisions(job_id)[-1].decision.reason is Reason.SAME_FAILURE_AGAIN
 
 
+@pytest.mark.heavy
 def test_segmentation_fault_reruns_the_job_three_times(lab: Lab) -> None:
     job_id = submit_with_action(lab, "SIGSEGV")
     state = wait_for_failure(lab, job_id, 60)
@@ -89,6 +91,7 @@ def test_segmentation_fault_reruns_the_job_three_times(lab: Lab) -> None:
     assert "11(SIGSEGV)" in (state.job.error_message or "")
 
 
+@pytest.mark.heavy
 def test_missing_python_module_fails_the_job_and_is_named(lab: Lab) -> None:
     job_id = submit_with_action(lab, "import")
     state = wait_for_failure(lab, job_id, 30)
@@ -96,6 +99,7 @@ def test_missing_python_module_fails_the_job_and_is_named(lab: Lab) -> None:
     assert "No module named 'no_such_module'" in (state.job.error_message or "")
 
 
+@pytest.mark.heavy
 def test_package_that_was_deleted_after_submission_fails_the_job_and_is_named(lab: Lab) -> None:
     missing = f"gs://{lab.bucket}/packages/nowhere-1.0.tar.gz#1"
     job_id = lab.scripted(workers=1, packageUris=[missing])
@@ -104,6 +108,7 @@ def test_package_that_was_deleted_after_submission_fails_the_job_and_is_named(la
     assert "nowhere-1.0.tar.gz" in (state.job.error_message or "")
 
 
+@pytest.mark.heavy
 def test_exit_policy_takes_precedence_over_the_rules(lab: Lab) -> None:
     spec = {"fail": ["3"], "restart": ["2"]}
     job_id = submit_with_action(lab, "exit=3", trainmaster={"exitPolicy": spec})

@@ -53,11 +53,12 @@ def synchronous_job(lab: Lab) -> str:
     return lab.scripted(args=["--steps", "60", "--step-seconds", "0.2", "--together"])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("submit", "word"),
     [
         pytest.param(synchronous_job, "step 2/", id="plain sockets"),
-        pytest.param(digits, "epoch 2/", id="tensorflow", marks=pytest.mark.heavy),
+        pytest.param(digits, "epoch 2/", id="tensorflow"),
     ],
 )
 def test_loss_that_becomes_known_after_its_peers_exits_costs_nobody_a_restart(

@@ -19,23 +19,6 @@ pytestmark = pytest.mark.e2e
 WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def job_without_capacity(lab: Lab) -> str:
-    """Submit a job with stockouts in all zones. It starts before the other tests, because it retries after a minute.
-
-    It has its own machine type, because zones with a recent stockout of a machine type come last for that type.
-    """
-    zones = [f"us-central1-{letter}" for letter in "abcdef"]
-    lab.faults.change(stockout_zones=zones)
-    try:
-        job_id = lab.scripted(workers=1, steps=2, masterType="n1-highmem-2", workerType="n1-highmem-2")
-        lab.until(lambda: lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.zones), 60)
-        assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), "no VM ever ran"
-    finally:
-        lab.faults.clear()
-    return job_id
-
-
 def check_replacement(lab: Lab, job_id: str, old_id: str) -> None:
     """Wait until the worker runs on another VM of the same name; no restart is charged. Then cancel the job."""
     lab.until(lambda: lab.replica(job_id, WORKER_0).vm_generation == 2, 30)
@@ -70,8 +53,9 @@ def provisioning_model(lab: Lab, vm: Vm) -> str:
 @pytest.mark.parametrize(
     ("fault", "notice", "changes"),
     [
-        ("maintenance", {"notice_s": 60}, GPU),  # Google's notice; the replacement does not wait for its end
-        ("upcoming_maintenance", {"in_s": 3600}, GPU),
+        # Google's notice; the replacement does not wait for its end.
+        pytest.param("maintenance", {"notice_s": 60}, GPU, marks=pytest.mark.heavy),
+        pytest.param("upcoming_maintenance", {"in_s": 3600}, GPU, marks=pytest.mark.heavy),
         ("preempt", {"notice_s": 30}, SPOT),
     ],
 )
@@ -101,6 +85,7 @@ def test_vm_crash_without_notice_is_judged_by_its_system_event(lab: Lab) -> None
     print(f"from the crash to the decision: {(decision.at - crashed_at).total_seconds():.2f} s")
 
 
+@pytest.mark.heavy
 def test_killed_program_restarts_in_the_same_vm_and_continues(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")
@@ -115,6 +100,7 @@ def test_killed_program_restarts_in_the_same_vm_and_continues(lab: Lab) -> None:
     assert [replica.restarts_used for replica in state.replicas] == [0, 1]
 
 
+@pytest.mark.heavy
 def test_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
     lab.faults.change(stockout_zones=["us-central1-a"])
     try:
@@ -127,5 +113,15 @@ def test_stockout_moves_the_job_to_the_next_zone(lab: Lab) -> None:
     assert "us-central1-a" in stockout.decision.text
 
 
-def test_job_with_stockouts_in_all_zones_runs_when_capacity_returns(lab: Lab, job_without_capacity: str) -> None:
-    lab.wait_for_success(job_without_capacity, 180)
+@pytest.mark.heavy  # waits for the next request of VMs, one minute
+def test_job_with_stockouts_in_all_zones_runs_when_capacity_returns(lab: Lab) -> None:
+    """The job has its own machine type: zones with a recent stockout of a machine type come last for that type."""
+    zones = [f"us-central1-{letter}" for letter in "abcdef"]
+    lab.faults.change(stockout_zones=zones)
+    try:
+        job_id = lab.scripted(workers=1, steps=2, masterType="n1-highmem-2", workerType="n1-highmem-2")
+        lab.until(lambda: lab.state(job_id).job.placement.round >= len(lab.state(job_id).job.plan.zones), 60)
+        assert all(vm.status is VmStatus.CREATING for vm in lab.fleet.list_vms(job_id)), "no VM ever ran"
+    finally:
+        lab.faults.clear()
+    lab.wait_for_success(job_id, 180)

@@ -56,6 +56,7 @@ def metrics(lab: Lab, folder: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.heavy
 def test_boosted_trees_run_in_place_of_the_image(lab: Lab, tmp_path: Path) -> None:
     job = run(lab, "boosted_trees", tmp_path).job
 

@@ -84,6 +84,7 @@ def test_program_on_a_vm_reads_its_bucket_with_urllib_gsutil_and_gcloud(lab: Lab
     lab.wait_for_success(lab.upload(spec, "reader"), 120)
 
 
+@pytest.mark.heavy
 def test_job_submitted_by_gcloud_storage_is_described_by_trainmaster(lab: Lab, tmp_path: Path) -> None:
     uri = f"gs://{lab.bucket}/jobs/with_gcloud.yaml"
     copied = lab.stack.run("gcloud", "storage", "cp", str(a_job_file(lab, tmp_path, 1)), uri, home=tmp_path)

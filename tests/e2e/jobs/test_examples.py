@@ -54,6 +54,13 @@ def check_resumed(lab: Lab, state: State) -> None:
     assert min(resumed) > 1, "it did not start from the beginning"
 
 
+def test_digits_example_trains_a_model_on_its_chief(lab: Lab) -> None:
+    state = lab.wait_for_success(lab.example("digits", workerType=None, workerCount=None, args=["--epochs", "4"]), 180)
+    assert accuracy(lab, state) >= 0.8
+    assert metrics(lab, state)["epochs"] == 4
+
+
+@pytest.mark.heavy
 def test_digits_example_survives_a_lost_vm(lab: Lab) -> None:
     job_id = lab.example("digits", workerCount="1", args=["--epochs", "8", "--epoch-seconds", "1"])
     lab.wait(job_id, "RUNNING", 90)
@@ -99,6 +106,7 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
     assert any(entry.decision.reason is Reason.PREEMPTION for entry in lab.decisions(job_id))
 
 
+@pytest.mark.heavy
 def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
     """The scripted trainer replaces the example's own, which the next test runs."""
     arguments = ["--steps", "2", "--together"]

@@ -21,6 +21,7 @@ print("scikit-learn", sklearn.__version__, "score", model.score([[0.0], [3.0]], 
 """
 
 
+@pytest.mark.heavy
 def test_trainer_with_a_pinned_scikit_learn_trains_with_that_version(lab: Lab) -> None:
     wheel = wheel_of("pinned_trainer", {"pinned/__init__.py": "", "pinned/task.py": textwrap.dedent(TASK)},
                      requires=(f"scikit-learn=={PINNED}",))  # fmt: skip

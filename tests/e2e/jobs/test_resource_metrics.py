@@ -49,6 +49,7 @@ def latest(series: MetricSeries) -> float:
     return series.points[-1].value
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(400)
 def test_job_that_burns_one_core_shows_it_on_the_right_replica(lab: Lab) -> None:
     job_id = lab.scripted(pythonModule="trainer.burner", args=["--seconds", str(BURN_S)])

@@ -72,6 +72,7 @@ def schedule(lab: Lab, tmp_path: Path) -> Schedule:
     return Schedule(lab, tmp_path)
 
 
+@pytest.mark.heavy
 def test_second_tick_of_a_schedule_is_a_duplicate(lab: Lab, schedule: Schedule) -> None:
     """tests/integration/scheduler/ shows that the ticks come by themselves."""
     schedule.create("0 3 1 1 *")
@@ -94,6 +95,7 @@ def test_second_tick_of_a_schedule_is_a_duplicate(lab: Lab, schedule: Schedule) 
     assert schedule.name not in schedule.command("list")
 
 
+@pytest.mark.heavy
 def test_schedule_submits_through_the_api_as_its_account(lab: Lab, schedule: Schedule) -> None:
     account = f"nightly@{lab.stack.state.config.project}.iam.gserviceaccount.com"
     schedule.create("0 3 1 1 *", "--submit-as", account)

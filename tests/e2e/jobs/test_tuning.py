@@ -71,6 +71,7 @@ def test_tuning_job_stores_the_metrics_of_its_trials(lab: Lab) -> None:
     assert entry["jsonPayload"]["message"].endswith(f"trial 3 of {job_id} in gs://{lab.bucket}/scripted/3")
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(300)
 def test_too_many_failed_trials_fail_the_tuning_job_and_cancel_the_rest(lab: Lab) -> None:
     depth = {"parameterName": "depth", "type": "DISCRETE", "discreteValues": [1, 2]}
@@ -94,6 +95,7 @@ def test_too_many_failed_trials_fail_the_tuning_job_and_cancel_the_rest(lab: Lab
     assert [trial.state for trial in tuning.trials[:4]] == ["FAILED", "FAILED", "CANCELLED", "CANCELLED"]
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(300)
 def test_cancelled_tuning_job_cancels_its_trials(lab: Lab) -> None:
     job_id = submit_tuning_job(lab, "--seconds", "600")

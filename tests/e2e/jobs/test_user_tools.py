@@ -62,6 +62,7 @@ def test_command_of_several_words_gets_them_unchanged(lab: Lab, running: str) ->
     assert ssh(lab, running, "worker-0", "--", "printf", "%s|", "a b", "$HOME").stdout == "a b|$HOME|"
 
 
+@pytest.mark.heavy
 def test_vms_have_their_own_temporary_folder_in_the_shell_too(lab: Lab, running: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("a mount namespace needs root; without it, TMPDIR is the VM's own")
@@ -89,6 +90,7 @@ def test_shell_has_a_terminal_and_returns_its_exit_status(lab: Lab, running: str
     assert shell.wait(30) == 3
 
 
+@pytest.mark.heavy
 def test_shell_ends_with_its_vm(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING", 60)
@@ -141,6 +143,7 @@ def answer_of(address: str) -> Any:
         return []
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(300)
 def test_subscribers_learn_of_each_transition_and_tensorboard_shows_points_while_the_job_runs(lab: Lab) -> None:
     lab.stack.pubsub.create_pull(topics.JOB_STATE, "of-the-test")

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-import venv
 from collections.abc import Iterator
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+
+from tests.support.python_image import create_python_image
 
 from .support.cloud import Cloud
 from .support.docker import IMAGE, Docker
@@ -44,17 +42,7 @@ def docker(vm: Vm, tmp_path: Path) -> Iterator[Docker]:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a VM image: pip, setuptools that can build wheels, and a user site."""
     folder = tmp_path_factory.mktemp("image")
-    venv.EnvBuilder(system_site_packages=True, with_pip=True, symlinks=True).create(folder)
-    version = ".".join(map(str, sys.version_info[:2]))
-    site = folder / "lib" / f"python{version}" / "site-packages"
-    for old in site.glob("setuptools*"):
-        shutil.rmtree(old)
-    tools = distribution("setuptools")
-    assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools 70.1 or later"
-    for file in tools.files or ():
-        if ".." not in file.parts and "__pycache__" not in file.parts:
-            (site / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file.locate(), site / file)
+    create_python_image(folder)
     return folder
 
 

@@ -54,6 +54,7 @@ print(sum(a == row[0] for a, row in zip(predicted, rows)) / len(rows))
 """
 
 
+@pytest.mark.heavy
 def test_client_predicts_categories_and_missing_values_with_the_stored_artifacts(run: Runner, data: Path) -> None:
     path = data / SUBSCRIBERS
     ran = run("boosted_trees", "--preprocess", f"--training_data_path={path}", "--objective=binary:logistic")
@@ -67,6 +68,7 @@ def test_client_predicts_categories_and_missing_values_with_the_stored_artifacts
     assert float(predicted.stdout) > ran.metrics["baseline_accuracy"] + 0.05
 
 
+@pytest.mark.heavy
 def test_restarted_job_continues_after_the_stored_round(run: Runner, data: Path) -> None:
     path = data / "algorithm_boosted_trees/wine.csv"
     arguments = (f"--training_data_path={path}", "--objective=multi:softprob", "--num_class=3")
@@ -81,6 +83,7 @@ def test_restarted_job_continues_after_the_stored_round(run: Runner, data: Path)
     assert "resuming" not in other.output
 
 
+@pytest.mark.heavy
 def test_data_that_do_not_fit_the_objective_end_with_status_2(run: Runner, data: Path) -> None:
     ran = run(
         "boosted_trees",
@@ -136,6 +139,7 @@ def test_categories_are_refused_by_every_replica_that_reads_them(tmp_path: Path,
     assert "column 1 of the training data has the value" in only.output
 
 
+@pytest.mark.heavy
 def test_fewer_files_than_replicas_are_refused(tmp_path: Path, data: Path) -> None:
     arguments = [f"--training_data_path={data / 'algorithm_boosted_trees/wine.csv'}", "--objective=reg:squarederror"]
     runs = run_replicas(tmp_path, 2, arguments)

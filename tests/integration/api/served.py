@@ -12,7 +12,7 @@ from typing import Any
 from werkzeug.serving import make_server
 
 from tests.integration.api.client import OWNER, PROJECT
-from tests.support.gcloud import gcloud_environment
+from tests.support.gcloud import gcloud_environment, run_gcloud
 from tests.support.serving import serving as served
 from trainmaster_emulators.browser_guard import BrowserGuard
 
@@ -37,7 +37,4 @@ class Gcloud:
     def run(self, *arguments: str, token: str = OWNER) -> subprocess.CompletedProcess[str]:
         endpoints = {"ml": self.endpoint, "aiplatform": self.endpoint}
         environment = {**gcloud_environment(self.folder, PROJECT, endpoints, token), "HOME": str(self.folder)}
-        argv = ["gcloud", *arguments]
-        return subprocess.run(
-            argv, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
+        return run_gcloud(*arguments, environment=environment, folder=self.folder)

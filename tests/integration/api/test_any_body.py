@@ -116,7 +116,7 @@ def examples_setting(examples: int) -> settings:
 
 
 @given(REQUESTS)
-@examples_setting(250)
+@examples_setting(2 * settings().max_examples)
 def test_any_body_creates_a_complete_job_or_nothing(request: tuple[str, bytes]) -> None:
     check_complete_job_or_nothing(*request)
 
@@ -134,7 +134,7 @@ def test_ten_thousand_bodies_create_complete_jobs_or_nothing(request: tuple[str,
     body=BODIES,
     query=st.dictionaries(st.sampled_from(("updateMask", "filter", "pageSize", "pageToken")), WORDS),
 )
-@examples_setting(250)
+@examples_setting(2 * settings().max_examples)
 def test_any_request_to_known_methods_gets_an_expected_status(
     target: tuple[str, str], body: bytes, query: dict[str, str]
 ) -> None:

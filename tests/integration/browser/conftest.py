@@ -1,4 +1,4 @@
-"""One Chromium for all tests of the console in a module."""
+"""One Chromium for all tests of the console."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from tests.support.console_browser import chromium_browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with chromium_browser() as running:
         yield running

@@ -110,10 +110,18 @@ def check(figures: Figures, known: Collection[str] = ()) -> None:
     assert [name for name, figure in figures.items() if not figure.is_within_limits and name not in known] == []
 
 
+@pytest.mark.heavy
 def test_server_keeps_its_budgets(site: LargeConsole) -> None:
     check(server_figures(site, PAGES, repetitions=5))
 
 
+def test_server_of_a_tenth_of_the_size_keeps_the_budgets() -> None:
+    small = LargeConsole()
+    prepare(small, SIZE // 10, SIZE // 10, SIZE // 10)
+    check(server_figures(small, measured_pages(SIZE // 10, SIZE // 10, SIZE // 10), repetitions=2))
+
+
+@pytest.mark.heavy
 def test_following_a_log_keeps_its_budgets_of_space(page: Page, site: LargeConsole) -> None:
     figures = measure_following(page, site, UPDATES)
     check({name: figure for name, figure in figures.items() if figure.unit != BUSY})

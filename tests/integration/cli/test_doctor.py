@@ -129,6 +129,9 @@ def installation(
     with serving(iam.listen(0, project)) as endpoint:
         monkeypatch.setenv("TRAINMASTER_IAM_ENDPOINT", endpoint)
         yield Installation(project, client, pubsub_emulator, google)
+    # The emulator works for each push subscription without a pause, also if it has no messages.
+    for subscription in call(pubsub_emulator, "GET", f"/v1/projects/{project}/subscriptions")["subscriptions"]:
+        call(pubsub_emulator, "DELETE", f"/v1/{subscription['name']}")
     settings.cache_clear()
     core_services.store.cache_clear()
 

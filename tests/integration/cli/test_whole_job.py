@@ -83,12 +83,12 @@ def test_prices_are_fetched_and_listed_on_the_local_stack(stack: LocalStack) -> 
 
 def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
-    result = submit(stack, job_id, package, "200x200")
+    result = submit(stack, job_id, package, "200x200", workers=1)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
     streamed, _, view = result.stdout.partition("\n{\n")
     lines = [json.loads(line) for line in streamed.splitlines()]
     assert json.loads("{" + view)["state"] == "SUCCEEDED"
-    tasks = {"master-replica-0", "worker-replica-0", "worker-replica-1"}
+    tasks = {"master-replica-0", "worker-replica-0"}
     expected = {task: [f"step {step}" for step in range(200)] for task in tasks}
     assert steps([(line["task"], line["message"]) for line in lines]) == expected
     assert any(line["severity"] == "NOTICE" and line["payload"] == {"loss": 0.5} for line in lines)
@@ -113,6 +113,7 @@ def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Pa
     assert re.search(r"primary|master|chief", trainmaster(stack, "jobs", "why", job_id).stdout)
 
 
+@pytest.mark.heavy
 def test_failed_job_gives_status_1_and_logs_its_traceback(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
     result = submit(stack, job_id, package, "200x20", "--fail")

@@ -1,4 +1,4 @@
-"""The real gcloud against the Compute emulator. Few tests, because each call takes a second or two."""
+"""The real gcloud against the Compute emulator"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.compute.emulator import OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance, eventually
-from tests.support.gcloud import gcloud_environment
+from tests.support.gcloud import gcloud_environment, run_gcloud
 
 
 class Gcloud:
@@ -17,8 +17,7 @@ class Gcloud:
         self._environment = gcloud_environment(folder, PROJECT, {"compute": f"{emulator.endpoint}/compute/v1"})
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        argv = ["gcloud", "compute", *arguments]
-        return subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=60, check=False)
+        return run_gcloud("compute", *arguments, environment=self._environment)
 
     def instances(self, *arguments: str) -> str:
         done = self.run("instances", *arguments)

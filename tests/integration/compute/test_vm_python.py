@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import venv
 from pathlib import Path
 
 import pytest
 
 from tests.integration.agent.support.packages import wheel_of
+from tests.support.python_image import create_python_image
 from trainmaster_emulators.machines.vm_python import create_overlay
 
 NAME = "overlaid_package"
@@ -36,7 +36,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A runtime image, as `make images` builds it, with version 2 of the package and a console script."""
     folder = tmp_path_factory.mktemp("image")
     image = folder / "runtime"
-    venv.create(image, with_pip=True, system_site_packages=True, symlinks=True)
+    create_python_image(image)
     run([str(image / "bin" / "python3"), "-m", "pip", "install", wheel(folder, "2.0")], folder)
     (image / "bin" / "report-version").write_text(SCRIPT % image)
     (image / "bin" / "report-version").chmod(0o755)

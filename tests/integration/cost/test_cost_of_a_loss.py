@@ -50,7 +50,7 @@ def lose_one(gang: Gang, size: int, meter: Meter) -> None:
     assert cost.inserts <= 10, cost
 
 
-@pytest.mark.parametrize("size", [10, 100, 300])
+@pytest.mark.parametrize("size", [10, 100, pytest.param(300, marks=pytest.mark.heavy)])
 def test_reads_after_a_loss_are_linear_in_the_number_of_replicas(size: int) -> None:
     meter = MemoryMeter()
     store = MemoryStore()
@@ -60,7 +60,7 @@ def test_reads_after_a_loss_are_linear_in_the_number_of_replicas(size: int) -> N
         lose_one(gang, size, meter)
 
 
-@pytest.mark.parametrize("size", [10, 100, pytest.param(1000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("size", [10, *(pytest.param(size, marks=pytest.mark.heavy) for size in (100, 1000))])
 def test_reads_after_a_loss_are_linear_on_firestore(size: int, firestore_emulator: str, pubsub_emulator: str) -> None:
     with Emulators(firestore_emulator, pubsub_emulator).project() as project, agents(project.name) as senders:
         meter = Meter()

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -47,14 +49,29 @@ def files_of_examples() -> set[Path]:
     return {path for path in EXAMPLES.rglob("*") if "__pycache__" not in path.parts}
 
 
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that returns the archive of a trainer, which is built once and leaves nothing else behind."""
+
+    @cache
+    def build(trainer: str) -> Path:
+        out, before = tmp_path_factory.mktemp(trainer) / "out", files_of_examples()
+        archive = run_package_script(trainer, out)
+        assert files_of_examples() == before
+        assert list(out.iterdir()) == [archive]
+        return archive
+
+    return build
+
+
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
-def test_job_file_names_an_existing_trainer_and_its_archive(path: Path, tmp_path: Path) -> None:
+def test_job_file_names_an_existing_trainer_and_its_archive(path: Path, built: Callable[[str], Path]) -> None:
     training: dict[str, Any] = yaml.safe_load(path.read_text())["trainingInput"]
     (uri,) = training["packageUris"]
     match = re.fullmatch(r"gs://trainmaster-local/packages/(\w+)/([\w.-]+)", uri)
     assert match
     trainer, archive = match.groups()
-    assert run_package_script(trainer, tmp_path).name == archive
+    assert built(trainer).name == archive
     assert (EXAMPLES / trainer / (training["pythonModule"].replace(".", "/") + ".py")).is_file()
     assert training["jobDir"].startswith("gs://trainmaster-local/")
     assert all(isinstance(argument, str) for argument in training["args"])
@@ -114,9 +131,10 @@ def test_job_files_contain_no_job_id() -> None:
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_package_contains_only_the_trainer_and_building_leaves_no_files(trainer: str, tmp_path: Path) -> None:
-    before = files_of_examples()
-    archive = run_package_script(trainer, tmp_path / "out")
+def test_package_contains_only_the_trainer_and_building_leaves_no_files(
+    trainer: str, built: Callable[[str], Path]
+) -> None:
+    archive = built(trainer)
     with tarfile.open(archive) as content:
         root = archive.name.removesuffix(".tar.gz")
         names = {name.partition("/")[2] for name in content.getnames() if ".egg-info" not in name}
@@ -124,17 +142,16 @@ def test_package_contains_only_the_trainer_and_building_leaves_no_files(trainer:
         assert not [member.name for member in content.getmembers() if member.issym() or member.islnk()]
     sources = {f"trainer/{path.name}" for path in (EXAMPLES / trainer / "trainer").glob("*.py")}
     assert names - {""} == sources | {"setup.py", "setup.cfg", "PKG-INFO", "trainer"}
-    assert files_of_examples() == before
-    assert list((tmp_path / "out").iterdir()) == [archive]
 
 
-def test_package_of_the_same_sources_has_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (run_package_script("digits", tmp_path / name).read_bytes() for name in ("a", "b"))
-    assert first == second
+def test_package_of_the_same_sources_has_the_same_bytes(tmp_path: Path, built: Callable[[str], Path]) -> None:
+    assert built("digits").read_bytes() == run_package_script("digits", tmp_path).read_bytes()
 
 
-def test_package_installs_without_a_package_index(tmp_path: Path, tensorflow_image: Path) -> None:
-    archive = run_package_script("digits", tmp_path)
+def test_package_installs_without_a_package_index(
+    tmp_path: Path, tensorflow_image: Path, built: Callable[[str], Path]
+) -> None:
+    archive = built("digits")
     pip = [str(tensorflow_image / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index"]
     environment = {**os.environ, "PYTHONUSERBASE": str(tmp_path / "user"), "PIP_NO_CACHE_DIR": "1"}
     command = [*pip, "--user", "--no-build-isolation", str(archive)]
@@ -181,7 +198,7 @@ def test_tuning_trainer_reports_its_metric_in_the_format_that_the_agent_reads(
     assert last == Measurement(metrics["accuracy"], 6)
 
 
-@pytest.mark.heavy  # `make test` covers it with the whole job in tests/e2e/jobs/test_examples.py
+@pytest.mark.heavy
 def test_digits_trainer_resumes_from_its_backup_and_exits_if_results_exist(
     tmp_path: Path, tensorflow_image: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from tests.integration.logging.cloud import PROJECT, Cloud, an_entry
-from tests.support.gcloud import gcloud_environment
+from tests.support.gcloud import gcloud_environment, run_gcloud
 from tests.support.serving import serving
 from trainmaster.api.request import Call, Request, streams_log
 
@@ -60,8 +59,7 @@ def gcloud(folder: Path, logging: str, jobs: str, *arguments: str) -> str:
         "CLOUDSDK_ML_ENGINE_POLLING_INTERVAL": "1",
         "TZ": "UTC",
     }
-    argv = ["gcloud", *arguments]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = run_gcloud(*arguments, environment=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

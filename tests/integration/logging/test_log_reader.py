@@ -158,6 +158,7 @@ class Vm:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.heavy
 def test_lines_of_four_fast_vms_are_read_without_loss_in_order(served: str) -> None:
     logging = LogEntries(PROJECT, served)
     service = CloudJobLog(PROJECT, served)

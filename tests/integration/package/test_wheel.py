@@ -115,6 +115,7 @@ def test_command_line_lists_all_commands_without_the_local_stack(install: Instal
     assert "simulate" in done.stdout
 
 
+@pytest.mark.heavy
 @pytest.mark.emulator
 @pytest.mark.slow
 def test_local_stack_runs_from_an_empty_folder_and_is_found_from_another(install: Install, tmp_path: Path) -> None:

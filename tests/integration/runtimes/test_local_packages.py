@@ -32,7 +32,10 @@ print(json.dumps(failed))
 """
 
 
-@pytest.mark.parametrize("name", ["tensorflow", "scikit-learn", "pytorch", "jax"])
+@pytest.mark.parametrize(
+    "name",
+    ["tensorflow", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("scikit-learn", "pytorch", "jax"))],
+)
 def test_local_runtime_has_the_packages_of_the_service(name: str) -> None:
     assert (IMAGES / name / STAMP).is_file(), "run `make images` first"
     root = Path(runtime_packages.__file__).parents[3]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.scheduler.conftest import PROJECT, Emulator, Target
-from tests.support.gcloud import gcloud_environment
+from tests.support.gcloud import gcloud_environment, run_gcloud
 from tests.support.stack import eventually
 
 pytestmark = pytest.mark.slow
@@ -21,8 +21,7 @@ def test_gcloud_creates_changes_runs_and_deletes_jobs(emulator: Emulator, target
     environment = gcloud_environment(tmp_path, PROJECT, {"cloudscheduler": emulator.address})
 
     def gcloud(*arguments: str) -> subprocess.CompletedProcess[str]:
-        argv = ["gcloud", "scheduler", "jobs", *arguments, LOCATION]
-        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        return run_gcloud("scheduler", "jobs", *arguments, LOCATION, environment=environment)
 
     def succeed(*arguments: str) -> str:
         done = gcloud(*arguments)

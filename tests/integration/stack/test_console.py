@@ -19,6 +19,7 @@ from trainmaster_emulators.process import state
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
 
+@pytest.mark.heavy
 def test_local_up_prints_the_address_of_its_console_which_ends_with_the_stack(tmp_path: Path) -> None:
     folder = recording_functions(tmp_path / "functions")
     # Another installation in the environment must not be shown in place of the stack.

@@ -19,7 +19,7 @@ from tests.support.stack import LocalStack, eventually, local_stack, recording_f
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.process.state import StackConfig
-from trainmaster_emulators.services import pubsub
+from trainmaster_emulators.services import pubsub, storage
 
 pytestmark = pytest.mark.emulator
 
@@ -101,7 +101,11 @@ def test_scheduler_triggers_the_sweep(recording: LocalStack) -> None:
 
 
 @pytest.mark.parametrize(
-    "copy", [["gsutil", "cp"], ["gcloud", "storage", "cp"]], ids=["gsutil cp", "gcloud storage cp"]
+    "copy",
+    [
+        pytest.param(["gsutil", "cp"], id="gsutil cp", marks=pytest.mark.heavy),  # tests/e2e/jobs/test_clients.py
+        pytest.param(["gcloud", "storage", "cp"], id="gcloud storage cp"),
+    ],
 )
 def test_upload_by_a_real_client_reaches_the_upload_function(
     copy: list[str], recording: LocalStack, tmp_path: Path
@@ -121,12 +125,10 @@ def test_upload_by_a_real_client_reaches_the_upload_function(
     assert not list(home.iterdir()), "the client keeps its state in the stack's directory"
 
 
-def test_upload_outside_the_jobs_folder_publishes_no_event(recording: LocalStack, tmp_path: Path) -> None:
+def test_upload_outside_the_jobs_folder_publishes_no_event(recording: LocalStack) -> None:
     before = uploads(recording)
     for name in ("data/x.csv", "jobs/after.yaml"):
-        (tmp_path / "x").write_text("x", encoding="utf-8")
-        done = recording.run("gcloud", "storage", "cp", str(tmp_path / "x"), f"gs://trainmaster-local/{name}")
-        assert done.returncode == 0, done.stderr
+        storage.create_object(recording.state.endpoints.storage, "trainmaster-local", name, b"x")
     eventually(lambda: "jobs/after.yaml" in uploads(recording))
     assert uploads(recording) - before == {"jobs/after.yaml"}
 
@@ -168,6 +170,7 @@ def test_call_waits_while_a_function_starts_again(recording: LocalStack) -> None
     eventually(lambda: recording.state.services["maintenance"].restarts == service.restarts + 1)
 
 
+@pytest.mark.heavy
 def test_two_stacks_share_no_address_and_no_message(recording: LocalStack, tmp_path: Path) -> None:
     config = StackConfig(
         functions_dir=recording_functions(tmp_path / "functions"), functions=("submit",), compute=False

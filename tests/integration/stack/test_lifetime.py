@@ -79,7 +79,10 @@ def all_pids(running: state.StackState, config: StackConfig) -> list[int]:
     return [running.supervisor_pid, psutil.Process(running.supervisor_pid).ppid(), *services, *strays(config)]
 
 
-@pytest.mark.parametrize("victim", ["parent", "watchdog", "supervisor"])
+@pytest.mark.parametrize(
+    "victim",
+    ["parent", pytest.param("watchdog", marks=pytest.mark.heavy), pytest.param("supervisor", marks=pytest.mark.heavy)],
+)
 def test_sigkill_leaves_no_process(
     victim: str, tmp_path: Path, config: StackConfig, parent: subprocess.Popen[bytes]
 ) -> None:
@@ -103,6 +106,7 @@ def test_sigkill_leaves_no_process(
     assert not processes.list_processes(running.id)
 
 
+@pytest.mark.heavy
 def test_start_kills_what_a_killed_stack_left_and_nothing_else(
     tmp_path: Path, config: StackConfig, parent: subprocess.Popen[bytes]
 ) -> None:
@@ -146,6 +150,7 @@ def test_stop_kills_restartable_services_and_asks_others_to_end(tmp_path: Path) 
     assert ["asked" in process.log_tail() for process in running] == [False, True]
 
 
+@pytest.mark.heavy
 def test_start_fails_with_the_traceback_of_a_function_that_does_not_load(tmp_path: Path, config: StackConfig) -> None:
     (config.functions_dir / "upload.py").write_text("import nothing_of_that_name\n", encoding="utf-8")
     started = stack.start(tmp_path / "state", config)

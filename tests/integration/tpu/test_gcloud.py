@@ -1,4 +1,4 @@
-"""The real gcloud against the emulator of Cloud TPU. Few tests, because each call takes a second or two."""
+"""The real gcloud against the emulator of Cloud TPU"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.compute.emulator import PROJECT, eventually
 from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
-from tests.support.gcloud import gcloud_environment
+from tests.support.gcloud import gcloud_environment, run_gcloud
 from trainmaster.core.model.plan import TpuQueue
 from trainmaster.gcp.tpu_fleet.nodes import resource
 from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, request
@@ -23,8 +23,7 @@ class Gcloud:
         self._environment = gcloud_environment(folder, PROJECT, {"tpu": endpoint})
 
     def run(self, *arguments: str, track: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        argv = ["gcloud", *track, "compute", "tpus", *arguments]
-        return subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=90, check=False)
+        return run_gcloud(*track, "compute", "tpus", *arguments, environment=self._environment)
 
     def tpu_vm(self, *arguments: str) -> str:
         done = self.run("tpu-vm", *arguments, f"--zone={ZONE}")

@@ -68,7 +68,7 @@ STUDIES = st.fixed_dictionaries(
     optional={"algorithm": st.sampled_from(ALGORITHMS)},
 )
 POOL = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "i"}}
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 suggester = OptunaSuggester()
 

@@ -306,7 +306,7 @@ JUNK: Final[st.SearchStrategy[Any]] = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(data=st.data())
 def test_any_change_of_a_manifest_leads_to_a_job_file_or_to_problems(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(MANIFESTS))

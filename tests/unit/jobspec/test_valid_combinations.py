@@ -111,7 +111,7 @@ def custom_jobs(draw: st.DrawFn) -> dict[str, object]:
 
 
 @given(trainings(), EXTENSION)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_valid_parts_of_training_input_are_accepted_together(
     body: dict[str, object], extension: dict[str, object]
 ) -> None:
@@ -125,7 +125,7 @@ def test_valid_parts_of_training_input_are_accepted_together(
 
 
 @given(custom_jobs(), EXTENSION)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_valid_parts_of_custom_job_are_accepted_together(
     document: dict[str, object], extension: dict[str, object]
 ) -> None:

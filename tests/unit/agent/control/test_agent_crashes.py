@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.scripted_agent import EVENTS, PROGRAM_ENDS, SET_UP, SHUTDOWN, ScriptedVm
 from trainmaster.agent.control.state_file import StoredState
+
+HISTORIES = 300 if hypothesis.settings().max_examples > 150 else 100
 
 
 class CrashError(Exception):
@@ -54,7 +57,7 @@ def test_agent_that_dies_at_any_time_starts_nothing_twice_and_reports_true_ends(
     choice = random.Random(2)  # noqa: S311 - reproducible histories, no secrets
     events = [event for event in EVENTS if event != SHUTDOWN]
     carried = set()
-    for number in range(300):
+    for number in range(HISTORIES):
         vm = ScriptedVm(tmp_path / f"{number}.json")
         for _ in range(3):
             disk.crash_before, disk.crash_after = choice.randint(-3, 6), choice.randint(-3, 6)

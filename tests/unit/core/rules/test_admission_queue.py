@@ -122,7 +122,7 @@ JOBS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(JOBS)
 def test_admitted_jobs_fit_beside_running_ones(drawn: list[tuple[int, JobState, int, int]]) -> None:
     jobs = [a_gpu_job(f"j{number}", *arguments) for number, arguments in enumerate(drawn)]
