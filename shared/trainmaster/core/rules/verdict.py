@@ -55,7 +55,7 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     if state.job.started_at is None and isinstance(end, ReplicaExited) and speaks_for_lost_peer(end):
         ended = f"Round {event.round - 1} ended before every member had reported"
         text = f"{ended}: one may have been lost. Free of charge."
-        return Decision(Rule.ROUND, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
+        return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
     is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
     if isinstance(end, ReplicaExited) and (is_reboot or rank_of(end) is not Rank.MACHINE):
         is_only_failure = all(replica_of(other) == replica.replica_id for other in event.ends)
