@@ -44,13 +44,14 @@ def _run(command: dict[str, Any], gcloud: Any, loaded: Any) -> NoReturn:
         for descriptor, file in enumerate((os.devnull, *command["outputs"])):
             os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), descriptor)
         # Its requests have the same id only if gcloud repeats them.
-        importlib.import_module("googlecloudsdk.core.transport").INVOCATION_ID = uuid.uuid4().hex
+        transport: Any = importlib.import_module("googlecloudsdk.core.transport")
+        transport.INVOCATION_ID = uuid.uuid4().hex
         sys.argv = ["gcloud", *command["arguments"]]
         status = gcloud.main(loaded) or 0
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:  # noqa: BLE001 - what the interpreter would do at the end of a process
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.excepthook(*sys.exc_info())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
