@@ -29,7 +29,6 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -62,8 +61,9 @@ def main(argv: list[str] | None = None) -> int:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stopped.set())
     context = prepare_certificates(options.state_dir, datetime.datetime.now(datetime.UTC))
-    others = {"logging.googleapis.com": split_address(options.logging)} if options.logging else {}
-    with ProxyServer(("127.0.0.1", options.port), (storage.hostname, storage.port), context, others) as server:
+    with ProxyServer(("127.0.0.1", options.port), (storage.hostname, storage.port), context) as server:
+        if options.logging:
+            server.others = {"logging.googleapis.com": split_address(options.logging)}
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         print(
             f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in {options.state_dir / 'ca.pem'}",
@@ -75,15 +75,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class ProxyServer(ForwardingServer):
-    def __init__(
-        self,
-        address: tuple[str, int],
-        storage: tuple[str, int],
-        context: ssl.SSLContext,
-        others: Mapping[str, tuple[str, int]],
-    ) -> None:
+    def __init__(self, address: tuple[str, int], storage: tuple[str, int], context: ssl.SSLContext) -> None:
         self.storage = storage
-        self.others = others
         self.context = context
         super().__init__(address, ConnectHandler)
 

@@ -88,7 +88,7 @@ def function_server(folder: Path) -> Iterator[str]:
 @contextmanager
 def googleapis_proxy(_: Path) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with serving(ProxyServer(("127.0.0.1", 0), ("127.0.0.1", 9), context, {})) as address:
+    with serving(ProxyServer(("127.0.0.1", 0), ("127.0.0.1", 9), context)) as address:
         yield address
 
 
