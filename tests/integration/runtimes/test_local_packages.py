@@ -32,7 +32,7 @@ CALLS = {
     "sklearn": "__import__('sklearn.linear_model'); sklearn.linear_model.LinearRegression().fit([[1]], [1])",
     "tensorflow": "tensorflow.linalg.inv([[1.0]]).numpy()",
     "tf_keras": "tf_keras.Sequential([tf_keras.layers.Dense(1)])(tf_keras.backend.ones((1, 2)))",
-    "torch": "torch.ones(2, 2).inverse()",
+    "torch": "torch.eye(2).inverse()",
     "torchaudio": "__import__('torch_builds').use_torchaudio()",
     "torchvision": "__import__('torch_builds').use_torchvision()",
     "xgboost": "xgboost.train({}, xgboost.DMatrix([[1.0]], [1.0]), 1)",
