@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(2400)]
 
 CHIEF, WORKER = ReplicaId(TaskType.CHIEF, 0), ReplicaId(TaskType.WORKER, 0)
 PROGRAMS: Final = Path(__file__).parents[1] / "frameworks"
+PEERS: Final = ROOT / "examples" / "xgboost_digits" / "trainer" / "peers.py"
 TABLE: Final = ROOT / "build" / "frameworks.md"
 RECOVERS_S: Final = 120.0
 STALL_S: Final = 180
@@ -132,7 +133,7 @@ class Training:
         self.lab, self.library = lab, LIBRARIES[name]
         library = self.library
         self.replicas = (CHIEF, WORKER)[: 1 + library.workers]
-        files = {f"trainer/{path.name}": path.read_text() for path in PROGRAMS.glob("*.py")}
+        files = {f"trainer/{path.name}": path.read_text() for path in (*PROGRAMS.glob("*.py"), PEERS)}
         uri = f"gs://{lab.bucket}/packages/{name}/{name}_program-0.1-py3-none-any.whl"
         wheel = wheel_of(f"{name}_program", files, requires=library.requires)
         lab.objects.write(uri, wheel, content_type="application/octet-stream")
@@ -159,7 +160,7 @@ class Training:
         """The steps that rank 0 has shown since its latest start."""
         with suppress(StopIteration):  # no VM of the replica is listed
             output = self.lab.console(self.job_id, CHIEF).rpartition(START)[2]
-            return [int(step) for step in re.findall(self.library.step, output)]
+            return [int(step) for step in re.findall(self.library.step, output) if int(step)]
         return []
 
     @property

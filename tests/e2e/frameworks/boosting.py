@@ -1,4 +1,7 @@
-"""XGBoost, after its page "Distributed training with the collective module": a tracker beside rank 0."""
+"""XGBoost, after its page "Distributed training with the collective module", with the rendezvous of our example.
+
+XGBoost's tracker cannot listen on the same port again for a minute after a peer was lost, on any platform.
+"""
 
 import os
 import sys
@@ -6,15 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import xgboost as xgb
+from trainer.peers import connected_replicas
 from trainer.slow_input import SAVE_EVERY, STEPS, wait
-from xgboost import collective
-from xgboost.tracker import RabitTracker
 
-rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-if rank == 0:
-    tracker = RabitTracker(size, address, port, sortby="task")
-    tracker.start()
+rank = int(os.environ["RANK"])
 
 
 class Steps(xgb.callback.TrainingCallback):
@@ -23,9 +21,7 @@ class Steps(xgb.callback.TrainingCallback):
         return False
 
 
-with collective.CommunicatorContext(
-    dmlc_tracker_uri=address, dmlc_tracker_port=port, dmlc_task_id=str(rank), dmlc_retry=600
-):
+with connected_replicas(600):
     saved = sorted(Path(sys.argv[1]).glob("model_*.ubj"))
     model = xgb.Booster(model_file=saved[-1]) if saved else None
     first = model.num_boosted_rounds() if model else 0
@@ -42,5 +38,3 @@ with collective.CommunicatorContext(
         first = end
         if rank == 0:
             model.save_model(Path(sys.argv[1], f"model_{end:04}.ubj"))
-if rank == 0:
-    tracker.wait_for()
