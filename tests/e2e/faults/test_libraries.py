@@ -73,7 +73,7 @@ LIBRARIES: Final = {
     "accelerate": Library(TORCH, (TORCHRUN, "-m", "trainer.accelerated"), ("accelerate==1.*",)),
     "jax": Library("scikit-learn-1.9", ("trainer.jax_steps",), ("jax==0.10.*",)),
     "mwms": Library("2.11", ("trainer.mwms",), step=r"Epoch (\d+)/", per_epoch=True),
-    "xgboost": Library("xgboost-3.2", ("trainer.boosting",), step=r"\[(\d+)\]\ttrain"),
+    "xgboost": Library("xgboost-3.2", ("trainer.boosting",)),
     "transformers": Library(
         TORCH,
         (TORCHRUN, "-m", "trainer.hugging_face"),

@@ -18,6 +18,7 @@ rank = int(os.environ["RANK"])
 class Steps(xgb.callback.TrainingCallback):
     def after_iteration(self, model, epoch, evals_log):
         wait()
+        print(f"step {first + epoch + 1}/{STEPS}", flush=True)
         return False
 
 
