@@ -38,6 +38,7 @@ IMAGES := .images
 IMAGE = $(IMAGES)/$(1)/.complete
 SCHEMA := $(IMAGES)/google-provider/schema.json
 # Not locked with hashes: its wheels differ by CPU and accelerator, and their dependencies take gigabytes.
+TORCH_BUILDS := tests/integration/runtimes/torch_builds.py
 TORCH := torch==2.13.0 torchvision==0.28.0 torchaudio==2.11.0
 
 CHECKOV := $(IMAGES)/checkov
@@ -93,6 +94,13 @@ test: images ## run the test suite, except expensive tests and tests that need a
 .PHONY: test-all
 test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## run the whole test suite, with more examples per property
 	@$(PYTEST) --hypothesis-profile thorough
+
+# make test-ecosystem LIBRARIES="jax or ray" FAULTS="lost VM,preemption"
+LIBRARIES ?=
+FAULTS ?=
+.PHONY: test-ecosystem
+test-ecosystem: images ## run programs of public libraries through faults; their packages come from PyPI (build/frameworks.md)
+	@FAULTS="$(FAULTS)" $(BIN)/python -m pytest tests/e2e/faults/test_libraries.py -s -k "$(or $(LIBRARIES),library)"
 
 # One module only: make mutants MODULE=shared/trainmaster/core/rules/capacity.py
 MODULE ?=
@@ -168,7 +176,7 @@ images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call 
 
 .PHONY: lock
 lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, with hashes; list changes of Google's APIs
-	@$(LOCK) --upgrade pyproject.toml --extra local --extra tensorboard requirements/dev.in --output-file requirements/dev.txt
+	@$(LOCK) --upgrade pyproject.toml --extra local --extra tensorboard --extra goodput requirements/dev.in --output-file requirements/dev.txt
 	@$(LOCK) --constraint requirements/dev.txt pyproject.toml --extra local requirements/run.in --output-file requirements/run.txt
 	@for name in $(LOCKS); do \
 		$(LOCK) --constraint requirements/dev.txt requirements/$$name.in --output-file requirements/$$name.txt; \
@@ -233,10 +241,13 @@ $(IMAGES)/function-%/.complete: requirements/%.txt | $(RUNNABLE)
 	@$(UV) $(@D)/bin/python $(LOCKED) $<
 	@touch $@
 
+$(IMAGES)/pytorch/.complete: $(TORCH_BUILDS)
+
 $(IMAGES)/%/.complete: requirements/runtime-%.txt | $(RUNNABLE)
 	@echo "building the runtime image $* (up to 1 GB of packages)"
 	@rm -rf $(@D)
-	@$(PYTHON) -m venv --system-site-packages $(@D)
+	@$(PYTHON) -m venv $(@D)
 	@$(UV) $(@D)/bin/python $(LOCKED) $<
-	@$(if $(filter pytorch,$*),$(UV) $(@D)/bin/python $(TORCH))
+	@$(if $(filter pytorch,$*),$(UV) $(@D)/bin/python $(TORCH); \
+		for name in $$($(@D)/bin/python $(TORCH_BUILDS)); do $(BIN)/uv pip uninstall --python $(@D)/bin/python $$name; done)
 	@touch $@

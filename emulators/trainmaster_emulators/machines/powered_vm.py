@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, cast
 
-from trainmaster_emulators.machines import vm_init
+from trainmaster_emulators.machines import gcsfuse, vm_init
 from trainmaster_emulators.machines.operations import timestamp
 from trainmaster_emulators.process import processes, vm_container_engine
 
@@ -176,14 +176,18 @@ class PoweredVm:
         return pid
 
     def find_program(self) -> int | None:
-        """Return the process id of the training program: the agent's child that leads a process group, except pip."""
+        """Return the process id of the training program: the agent's child that leads a process group.
+
+        pip and gcsfuse lead groups of their own, too.
+        """
         pids = self.processes()
         agents = {pid for pid in pids if any(_AGENT.search(part) for part in _arguments(pid))}
         for pid in pids:
             with contextlib.suppress(OSError):
                 arguments = _arguments(pid)
                 module = arguments[arguments.index("-m") + 1] if "-m" in arguments[:-1] else None
-                if _parent(pid) in agents and os.getpgid(pid) == pid and arguments and module != "pip":
+                helps = module == "pip" or any(f"from {gcsfuse.__name__}." in word for word in arguments)
+                if _parent(pid) in agents and os.getpgid(pid) == pid and arguments and not helps:
                     return pid
         return None
 

@@ -4,13 +4,15 @@ A runtime image is a virtual environment that all VMs share and never write to. 
 of a virtual environment that has another version of the package, because the environment's packages come first on
 `sys.path`. On a real VM, the image's packages are those of the base interpreter, and the user site comes first.
 
-The overlay is a virtual environment without packages. Its `.pth` file adds the image to `site.PREFIXES`, and Python
-puts the site-packages of these prefixes behind the user site. The order of `sys.path` is:
+The overlay is a virtual environment without packages. Its `.pth` file makes the image the only one of `site.PREFIXES`,
+and Python puts the site-packages of these prefixes behind the user site. The order of `sys.path` is:
 
     1. the standard library
     2. packages that a plain `pip install` added to the VM
     3. the user site, with packages of `pip install --user`
     4. packages of the image
+
+Packages of the interpreter on which the image was built, which are the developer's own, are not among them.
 
 Source: https://docs.python.org/3/library/site.html.
 """
@@ -48,9 +50,7 @@ def create_overlay(image: Path, overlay: Path) -> Path:
     for name in {"python", "python3", f"python{_minor_version(settings)}"}:
         (programs / name).unlink(missing_ok=True)
         (programs / name).symlink_to(python)
-    (packages / PTH).write_text(
-        f"import site; {str(image)!r} in site.PREFIXES or site.PREFIXES.insert(0, {str(image)!r})\n", encoding="utf-8"
-    )
+    (packages / PTH).write_text(f"import site; site.PREFIXES[:] = [{str(image)!r}]\n", encoding="utf-8")
     _write_programs(image / "bin", programs)
     lines = {"home": str(python.parent), **settings, "include-system-site-packages": "true"}
     # Written last: an overlay without this file is incomplete.

@@ -8,7 +8,8 @@ TensorFlow's built-in `gs://` file system calls `https://www.googleapis.com/stor
               ◄── TLS, certificate from ca.pem ────►
     anything   ── CONNECT pypi.example:443 ────────► this proxy ── the same bytes ──► that host
 
-It listens on the loopback address only. For other Google hosts, such as `pubsub.googleapis.com`, it answers 501, so
+Cloud Logging is answered by the stack's emulator of it, because ml_goodput_measurement writes there. It listens on the
+loopback address only. For other Google hosts, such as `pubsub.googleapis.com`, it answers 501, so
 that nothing on the local stack reaches the real Google by accident. All other hosts are tunnelled unchanged.
 
 `--state-dir` holds the certificate authority (`ca-key.pem`, `ca-cert.pem`), which is kept over restarts because clients
@@ -33,6 +34,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from trainmaster_emulators.process.certificates import GOOGLE_DOMAIN, prepare_certificates
+from trainmaster_emulators.process.processes import split_address
 from trainmaster_emulators.services.storage_forwarder import CHUNK_BYTES, ForwardingServer, QuietHandler, StorageHandler
 
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -48,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--storage", required=True, help="address of fake-gcs-server, for example http://127.0.0.1:4443"
     )
+    parser.add_argument("--logging", metavar="HOST:PORT", help="emulator that answers logging.googleapis.com")
     parser.add_argument("--state-dir", type=Path, required=True, help="directory of the certificates")
     options = parser.parse_args(argv)
     storage = urlsplit(options.storage)
@@ -59,6 +62,8 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signum, lambda *_: stopped.set())
     context = prepare_certificates(options.state_dir, datetime.datetime.now(datetime.UTC))
     with ProxyServer(("127.0.0.1", options.port), (storage.hostname, storage.port), context) as server:
+        if options.logging:
+            server.others = {"logging.googleapis.com": split_address(options.logging)}
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         print(
             f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in {options.state_dir / 'ca.pem'}",

@@ -20,8 +20,9 @@ import http
 import http.client
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -55,6 +56,12 @@ HOP_HEADERS: Final = frozenset(
 class ForwardingServer(QuietServer):
     storage: tuple[str, int]
     """Host and port of fake-gcs-server."""
+    others: Mapping[str, tuple[str, int]] = MappingProxyType({})
+    """Host of another Google API → host and port of its emulator."""
+
+    def upstream(self, host: str) -> tuple[str, int] | None:
+        """Return where requests to this host are answered; None: the local stack does not serve it."""
+        return self.storage if is_storage_host(host) else self.others.get(host)
 
 
 class QuietHandler(GuardedHandler):
@@ -108,13 +115,14 @@ class StorageHandler(QuietHandler):
 
     def _forward(self) -> None:
         host = self.headers.get("Host", "").partition(":")[0].lower()
-        if not is_storage_host(host):
-            self.send_google_error(501, f"the local stack serves Cloud Storage only, not {host or 'this service'}")
+        if self.server.upstream(host) is None:
+            served = ", ".join(["Cloud Storage", *self.server.others])
+            self.send_google_error(501, f"the local stack serves {served} only, not {host or 'this service'}")
             return
         try:
             response = self._send_upstream(host)
         except (OSError, http.client.HTTPException) as error:
-            self.send_google_error(503, f"the local Cloud Storage does not respond: {error}")  # clients retry on 503
+            self.send_google_error(503, f"the local {host} does not respond: {error}")  # clients retry on 503
             return
         except ValueError as error:
             self.send_google_error(400, f"malformed request body: {error}")
@@ -141,8 +149,12 @@ class StorageHandler(QuietHandler):
 
     def _send_upstream(self, host: str) -> http.client.HTTPResponse:
         """Forward the request. The body is streamed."""
+        address = self.server.upstream(host) or self.server.storage
+        if self._upstream is not None and (self._upstream.host, self._upstream.port) != address:
+            self._upstream.close()
+            self._upstream = None
         if self._upstream is None:
-            self._upstream = http.client.HTTPConnection(*self.server.storage, timeout=UPSTREAM_TIMEOUT_S)
+            self._upstream = http.client.HTTPConnection(*address, timeout=UPSTREAM_TIMEOUT_S)
             self._upstream.connect()  # http.client sets TCP_NODELAY itself
         upstream = self._upstream
         upstream.putrequest(

@@ -162,6 +162,7 @@ def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -
         **cloud_sdk_environment(state_dir, config, endpoints),
         "PUBSUB_EMULATOR_HOST": endpoints.pubsub,
         "STORAGE_EMULATOR_HOST": f"http://{endpoints.storage}",
+        "GOOGLE_CLOUD_DISABLE_GRPC": "true",  # google-cloud-logging then calls the proxy, which serves HTTP
         "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # gcsfs would ask the emulator by gRPC, and retry for a minute
         "TRAINMASTER_LOGGING_ENDPOINT": f"http://{endpoints.logging}",
         "TRAINMASTER_MONITORING_ENDPOINT": f"http://{endpoints.monitoring}",

@@ -143,7 +143,8 @@ def _vm_services(
         compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
     proxy = [
         sys.executable, "-m", "trainmaster_emulators.services.googleapis_proxy", "--port", _port(endpoints.proxy),
-        "--storage", f"http://{vm_endpoints.storage}", "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
+        "--storage", f"http://{vm_endpoints.storage}", "--logging", vm_endpoints.logging,
+        "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
     ]  # fmt: skip
     return [
         Service(

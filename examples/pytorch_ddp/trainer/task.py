@@ -102,7 +102,7 @@ def train(options: argparse.Namespace, job_id: str) -> None:
 
 
 def prints_progress() -> bool:
-    """Return whether this process prints: one of each VM does, if `trainer.launch` started several."""
+    """Return whether this process prints: one of each VM does, if torchrun started several."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from trainmaster.cli.output import Format, complain, print_json, print_table, sa
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.reporting.history import read_history
 from trainmaster.cost.report import CostReport, CostSources, cost_report
-from trainmaster.errors import PermanentError
+from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobPosition, Store
 from trainmaster.presentation.console_link import console_link
@@ -27,6 +27,9 @@ from trainmaster.presentation.machine_time import final_sentence, report_lines, 
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.progress import read_progress
 from trainmaster.settings import settings
+
+if TYPE_CHECKING:
+    from trainmaster.cli.recorded_goodput import RecordedGoodput
 
 
 class JobCommands(LazyGroup):
@@ -61,7 +64,13 @@ def list_jobs(
 
 
 @app.command()
-def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
+def describe(
+    job_id: JobId,
+    goodput: Annotated[
+        bool, typer.Option("--goodput", help="Add what the program has recorded with ml_goodput_measurement.")
+    ] = False,
+    form: OutputFormat = Format.TABLE,
+) -> None:
     """Show a job as the API shows it, with its replicas and what was substituted."""
     store = open_store()
     state = find_job(store, job_id)
@@ -70,6 +79,9 @@ def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     progress = read_metrics(read_progress, state.job, "how far the job is") if state.job.started_at else None
     if progress:
         view[EXTENSION]["progress"] = progress.view()
+    recorded = _recorded_goodput(store, state.job) if goodput else None
+    if recorded:
+        view[EXTENSION]["recordedGoodput"] = recorded.view()
     if form is Format.JSON:
         print_json(view)
         return
@@ -79,6 +91,8 @@ def describe(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
         say(f"progress: {progress.words(datetime.now(UTC))}")
     for line in report_lines(report) if report else ():
         say(line)
+    if recorded:
+        say(f"recorded by the program: {recorded.words}")
     if idle := idle_gpus_of(state.job):
         say(f"GPUs: {idle}")
     if state.job.tuning is not None:
@@ -176,6 +190,18 @@ def read_report(store: Store, job_id: str) -> CostReport | None:
 def _usage_of(job: Job) -> Usage:
     """Return what the job has used until now."""
     return usage(job, datetime.now(UTC), settings().ml_unit_price)
+
+
+def _recorded_goodput(store: Store, job: Job) -> RecordedGoodput | None:
+    """Return what the program recorded, and say why it is missing otherwise."""
+    from trainmaster.cli.recorded_goodput import read_recorded_goodput
+    from trainmaster.wiring.log_reader import log_entries
+
+    try:
+        return read_recorded_goodput(job, (entry.event for entry in store.ledger(job.job_id)), log_entries().page)
+    except (PermanentError, TemporaryError) as error:
+        complain(f"Cannot show the recorded goodput: {error}")
+        return None
 
 
 def idle_gpus_of(job: Job) -> str:

@@ -1,7 +1,41 @@
+"""XGBoost, after its page "Distributed training with the collective module", with the rendezvous of our example.
+
+XGBoost's tracker cannot listen on the same port again for a minute after a peer was lost, on any platform.
+"""
+
+import os
+import sys
+from pathlib import Path
+
 import numpy as np
+import xgboost as xgb
 from trainer.peers import connected_replicas
-from trainer.steps import take_steps
-from xgboost import collective
+from trainer.slow_input import SAVE_EVERY, STEPS, wait
+
+rank = int(os.environ["RANK"])
+
+
+class Steps(xgb.callback.TrainingCallback):
+    def after_iteration(self, model, epoch, evals_log):
+        wait()
+        print(f"step {first + epoch + 1}/{STEPS}", flush=True)
+        return False
+
 
 with connected_replicas(600):
-    take_steps(lambda value: float(collective.allreduce(np.array([value]), collective.Op.SUM)[0]))
+    saved = sorted(Path(sys.argv[1]).glob("model_*.ubj"))
+    model = xgb.Booster(model_file=saved[-1]) if saved else None
+    first = model.num_boosted_rounds() if model else 0
+    rows = xgb.DMatrix(np.random.default_rng(0).normal(size=(64, 4)), np.arange(64) % 2)
+    for end in range(first + SAVE_EVERY, STEPS + 1, SAVE_EVERY):
+        model = xgb.train(
+            {"max_depth": 1},
+            rows,
+            num_boost_round=end - first,
+            xgb_model=model,
+            evals=[(rows, "train")],
+            callbacks=[Steps()],
+        )
+        first = end
+        if rank == 0:
+            model.save_model(Path(sys.argv[1], f"model_{end:04}.ubj"))

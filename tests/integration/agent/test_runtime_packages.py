@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.setup.runtime_packages import is_satisfied
+from trainmaster.agent.setup.runtime_packages import is_another_build, is_satisfied
 
 from .support.cloud import Cloud
 from .support.packages import sdist, wheel, wheel_of
@@ -40,6 +40,30 @@ def test_local_build_satisfies_its_public_version(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("trainmaster.agent.setup.runtime_packages.metadata.version", lambda _: "2.13.0+cpu")
     assert is_satisfied("torch==2.13.*")
     assert not is_satisfied("torch==2.1.*")
+
+
+@pytest.mark.parametrize(
+    ("torch", "requirement", "expected"),
+    [
+        ("2.13.0+cpu", "torchvision==0.28.*", True),
+        ("2.13.0+cpu", "torchaudio==2.11.*", True),
+        ("2.13.0+cpu", "torchmetrics==1.*", False),
+        ("2.13.0+cpu", "torch==2.9.*", False),
+        ("2.13.0+cu130", "torchvision==0.28.*", False),
+        ("2.13.0", "torchvision==0.28.*", False),
+        ("", "torchvision==0.28.*", False),
+    ],
+)
+def test_companions_of_a_torch_for_cpus_are_builds_for_cuda(
+    torch: str, requirement: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version_of(name: str) -> str:
+        if name == "torch" and torch:
+            return torch
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("trainmaster.agent.setup.runtime_packages.metadata.version", version_of)
+    assert is_another_build(requirement) is expected
 
 
 def test_pip_does_not_run_for_satisfied_requirements(cloud: Cloud, vm: Vm) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
 
 from tests.integration.agent.support.packages import wheel_of
 from tests.support.python_image import create_python_image
-from trainmaster_emulators.machines.vm_python import create_overlay
+from trainmaster_emulators.machines.vm_python import CONFIGURATION, create_overlay, image_settings
 
 NAME = "overlaid_package"
 SCRIPT = f"#!%s/bin/python3\nimport {NAME}; print('script', {NAME}.VERSION)\n"
@@ -76,6 +79,22 @@ def test_overlay_without_its_configuration_is_completed(image: Path, tmp_path: P
     create_overlay(image, tmp_path / "vm")
     (tmp_path / "vm" / "pyvenv.cfg").unlink()
     assert imported_version(str(create_overlay(image, tmp_path / "vm") / "python3"), tmp_path) == "2.0"
+
+
+def test_packages_of_the_developers_interpreter_are_not_on_the_vm(tmp_path: Path) -> None:
+    base, image = tmp_path / "base", tmp_path / "image"
+    library = base / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (library / "site-packages").mkdir(parents=True)
+    (library / "site-packages" / "developers_own.py").touch()
+    for entry in Path(sysconfig.get_path("stdlib")).iterdir():
+        if entry.name != "site-packages":
+            (library / entry.name).symlink_to(entry)
+    find = ["-c", "import importlib.util; print(importlib.util.find_spec('developers_own') is not None)"]
+    venv.create(image, symlinks=True)
+    settings = image_settings(image) | {"home": str(base / "bin"), "include-system-site-packages": "true"}
+    (image / CONFIGURATION).write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+    assert run([str(image / "bin" / "python3"), *find], tmp_path) == "True"
+    assert run([str(create_overlay(image, tmp_path / "vm") / "python3"), *find], tmp_path) == "False"
 
 
 def test_sys_path_has_the_user_site_before_the_image_and_no_folder_twice(image: Path, tmp_path: Path) -> None:

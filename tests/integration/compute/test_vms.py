@@ -13,6 +13,7 @@ import pytest
 from google.cloud import compute_v1
 
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, is_running, running_emulator
+from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.machines.powered_vm import Disk
 
 STUBBORN = """
@@ -29,7 +30,9 @@ AGENT = """
 mkdir -p "$HOME/trainer"; cd "$HOME"
 echo 'import time; print("training", flush=True); time.sleep(600)' > trainer/task.py; touch trainer/__init__.py
 cat > agent.py <<'EOF'
-import subprocess, sys
+import os, subprocess, sys
+if os.path.exists("gcsfuse"):
+    subprocess.Popen(["./gcsfuse", "--foreground", "/gcs"], start_new_session=True)
 program = subprocess.Popen([sys.executable, "-m", "trainer.task"], start_new_session=True)
 print("program ended", program.wait(), flush=True)
 EOF
@@ -56,7 +59,8 @@ def test_startup_script_runs_with_its_own_home_and_environment(emulator: Emulato
 
 
 def test_processes_of_a_running_vm_are_its_first_one_and_the_training_program(emulator: Emulator) -> None:
-    emulator.run("vm", AGENT)
+    mount = gcsfuse_program().decode().replace("import main; main()", "import main; import time; time.sleep(600)")
+    emulator.run("vm", f"cd $HOME; cat >gcsfuse <<'END'\n{mount}END\nchmod +x gcsfuse\n{AGENT}")
     eventually(lambda: "training" in emulator.serial("vm"))
     pids = emulator.call("/emulator/v1/vms/vm/processes")
     assert "vm_init.py" in Path(f"/proc/{pids['init']}/cmdline").read_text()

@@ -156,12 +156,13 @@ def test_xgboost_with_a_wrong_parameter_reports_xgboosts_error(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_torchrun_launcher_exits_with_its_ranks_status_and_error(tmp_path: Path) -> None:
+def test_error_of_a_rank_of_torchrun_is_the_error_of_the_job(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
-    launcher = Trainer("pytorch", "pytorch_ddp", "trainer.launch")
-    arguments = ["--ranks-per-vm", "1", "--restarts", "0", "--epochs", "1", "--job-dir", str(tmp_path / "file")]
-    cluster = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    status, _, errors = launcher.run(*arguments, **cluster, TF_CONFIG=one_replica())
+    launcher = Trainer("pytorch", "pytorch_ddp", "torch.distributed.run")
+    launched = ["--nproc-per-node", "1", "-m", "trainer.task"]
+    cluster = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port())}
+    status, _, errors = launcher.run(*launched, "--epochs", "1", "--job-dir", str(tmp_path / "file"), **cluster)
     assert status == 1
-    assert "FileExistsError" in errors
-    assert "ChildFailedError" not in errors, "the platform would judge the exit by it"
+    error = parse_traceback(errors, "trainer")
+    assert error
+    assert error["type"] == "FileExistsError"

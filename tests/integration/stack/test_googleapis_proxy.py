@@ -42,7 +42,7 @@ class Proxy:
         return session
 
 
-def start_proxy(storage: str, state_dir: Path) -> Proxy:
+def start_proxy(storage: str, state_dir: Path, *options: str) -> Proxy:
     command = [
         sys.executable,
         "-m",
@@ -51,6 +51,7 @@ def start_proxy(storage: str, state_dir: Path) -> Proxy:
         "0",
         "--storage",
         f"http://{storage}",
+        *options,
     ]
     process = subprocess.Popen([*command, "--state-dir", str(state_dir)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -226,6 +227,20 @@ def test_other_host_is_tunnelled_unchanged(proxy: Proxy) -> None:
         tunnel.sendall(b"GET /as/it/is HTTP/1.0\r\n\r\n")
         with tunnel.makefile("rb") as response:
             assert response.read().endswith(b"\r\n\r\n/as/it/is")
+
+
+def test_cloud_logging_is_answered_by_its_emulator(storage_emulator: str, tmp_path: Path) -> None:
+    """The same connection to the proxy serves Cloud Storage, too: clients choose by the Host header."""
+    target = http.server.HTTPServer(("127.0.0.1", 0), Echo)
+    with serving(target):
+        proxy = start_proxy(storage_emulator, tmp_path, "--logging", f"127.0.0.1:{target.server_port}")
+        with proxy.session as session:
+            url = "https://logging.googleapis.com/v2/entries:list"
+            assert session.get(url, timeout=10).text == "/v2/entries:list"
+            for host, status in (("www.googleapis.com", 404), ("logging.googleapis.com", 200)):
+                answer = session.get(f"{JSON_API}/storage/v1/b/missing", headers={"Host": host}, timeout=10)
+                assert answer.status_code == status
+    assert stop_proxy(proxy) == 0
 
 
 def test_unreachable_host_is_502(proxy: Proxy) -> None:

@@ -8,12 +8,21 @@ import site
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER
+from trainmaster.agent.program import jax_cluster
 from trainmaster.agent.program.container_program import ContainerProgram, bind_option
+from trainmaster.agent.program.conventions import log_folder_variables
 from trainmaster.agent.program.devices import gpu_count
-from trainmaster.agent.program.environment import arguments_of, command_of, environment_of, platform_variables
+from trainmaster.agent.program.environment import (
+    arguments_of,
+    command_of,
+    environment_of,
+    platform_variables,
+    program_package,
+)
 from trainmaster.agent.program.process_table import kill_marked, marked
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.variable_references import resolve_references
@@ -21,7 +30,6 @@ from trainmaster.agent.progress.status_server import FOLDER_IN_CONTAINER as PROG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
     from typing import Union
 
     from trainmaster.agent.metric.trial_metric import TrialMetric
@@ -98,6 +106,8 @@ class Launcher:
         """Start the program. `slices`: as in the directive. Raises OSError or ValueError if it cannot be started."""
         config = resolve_references(self._identity.config, platform_variables(self._identity, slices, gpu_count()))
         env = environment_of(replace(self._identity, config=config), secrets, slices, gpu_count())
+        if self._gcs.is_mounted:
+            env = {**log_folder_variables(config.environment, config.job_dir), **env}
         metric_folder = self._metric.create_folder(key)
         if config.container is not None:
             self._program = self._start_container(key, config, config.container, env, metric_folder)
@@ -137,8 +147,10 @@ class Launcher:
         inherited["PATH"] = os.pathsep.join([f"{site.getuserbase()}/bin", inherited.get("PATH", os.defpath)])
         # The agent's own interpreter, which is the `python3` that the startup script found.
         command[0] = sys.executable
-        package = config.python_module.partition(".")[0]
-        return Program(command, self._workspace, env={**inherited, **env}, cwd=folder, package=package)
+        variables = {**inherited, **env}
+        if jax_cluster.COUNT in env:
+            jax_cluster.install(Path(site.getusersitepackages()))
+        return Program(command, self._workspace, env=variables, cwd=folder, package=program_package(config))
 
     def _start_container(
         self,

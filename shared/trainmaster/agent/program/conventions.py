@@ -10,6 +10,7 @@ of TPU hosts, which find each other, or of independent replicas.
 | Keras (`distribution_lib.py`)        | KERAS_DISTRIBUTION_*, with one process per machine                       |
 | Ray (`ray symmetric-run`)            | RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT                                   |
 | W&B, Comet, Neptune                  | the run of the job, on rank 0, where the job names the tracker           |
+| Hugging Face's Trainer               | TENSORBOARD_LOGGING_DIR, where /gcs is mounted                           |
 | MLflow                               | the run of the job, on rank 0, with `trackingRun: one`                   |
 """
 
@@ -48,6 +49,15 @@ def launch_variables(platform: Mapping[str, str], gpus: int) -> dict[str, str]:
         variables["KERAS_DISTRIBUTION_NUM_PROCESSES"] = size
         variables["KERAS_DISTRIBUTION_PROCESS_ID"] = rank
     return variables
+
+
+def log_folder_variables(platform: Mapping[str, str], job_dir: str | None) -> dict[str, str]:
+    """Return where Hugging Face's Trainer writes summary events, below /gcs: where the job's are looked for.
+
+    `platform`: as in `launch_variables`. Source: transformers/integrations/integration_utils.py.
+    """
+    folder = platform.get("AIP_TENSORBOARD_LOG_DIR") or (f"{job_dir.rstrip('/')}/logs" if job_dir else "")
+    return {"TENSORBOARD_LOGGING_DIR": f"/gcs/{folder[len('gs://') :]}"} if folder.startswith("gs://") else {}
 
 
 def run_variables(project: str, job_id: str, names: Iterable[str], tracking_run: str = "auto") -> dict[str, str]:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig
 
+LAUNCHERS = frozenset({"accelerate", "deepspeed", "horovod", "ray", "torch"})
+"""Packages whose modules start the module that their option `-m` names."""
+
 
 def environment_of(
     identity: AgentIdentity, secrets: Mapping[str, str], slices: Sequence[str] = (), gpus: int = 0
@@ -79,6 +82,14 @@ def arguments_of(config: VmConfig) -> list[str]:
 def command_of(config: VmConfig) -> list[str]:
     """Return the command line of a module, as AI Platform Training documented it."""
     return ["python3", "-m", config.python_module, *arguments_of(config)]
+
+
+def program_package(config: VmConfig) -> str:
+    """Return the top-level package of the program, also of one that a launcher runs: `torch.distributed.run -m A.B`."""
+    package, args = config.python_module.partition(".")[0], list(config.args)
+    if package in LAUNCHERS and "-m" in args[:-1]:
+        return args[args.index("-m") + 1].partition(".")[0]
+    return package
 
 
 def task_line(identity: AgentIdentity) -> str:

@@ -28,6 +28,7 @@ LINE_CHARS_MAX = 1000
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}\x07)")
 _NUMBER = r"([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,4})?)(?!\.?\w|%)"
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,300}\|\s{0,20}(\d{1,15})/(\d{1,15}) \[((?:\d{1,6}:)?\d{1,4}:\d\d)<(.{0,500})")
+_OPEN_BAR = re.compile(r"\|\s{0,20}\d{1,15}/\? \[(.{0,500})")  # Lightning, until the end of the epoch that was resumed
 _NO_TRAINING = re.compile(
     r"(?i)download|\bmap\b|filter|generating|loading|tokeniz|fetch|resolv|sav|upload|extract|unpack|eval|val\b|valid"
     r"|test|predict|sanity|infer|warm"
@@ -143,10 +144,10 @@ def _parse_bar(name: str, match: re.Match[str]) -> _Bar | None:
 
 def _metrics(line: str) -> Iterator[tuple[str, str]]:
     """Yield name and value of each metric of a line."""
-    bar = _BAR.search(line)
+    bar = _BAR.search(line) or _OPEN_BAR.search(line)
     if bar is not None:
         is_training = not _NO_TRAINING.search(line[: bar.start()])
-        found = _POSTFIX.findall(bar[4]) if is_training else []
+        found = _POSTFIX.findall(bar[bar.lastindex or 0]) if is_training else []
     elif line.startswith("{'"):
         found = _IN_DICT.findall(line)
     elif _KERAS.match(line):

@@ -88,6 +88,11 @@ class GcsMount:
         self._errors: list[str] = []
         """Lines of gcsfuse's log about uploads that failed."""
 
+    @property
+    def is_mounted(self) -> bool:
+        """Whether the program finds all buckets below /gcs."""
+        return self._process is not None
+
     def container_option(self) -> str:
         """Return the value of `--mount` for a container: what this VM has at /gcs, or an empty read-only folder."""
         if self._process is not None:

@@ -30,6 +30,10 @@ class RuntimePackages:
     def install(self, requirements: Sequence[str]) -> None:
         """Install the missing requirements. Raises SetupError. May be repeated."""
         missing = [requirement for requirement in requirements if not is_satisfied(requirement)]
+        others = [requirement for requirement in missing if is_another_build(requirement)]
+        if others:
+            self._workspace.log(f"Not installing {', '.join(others)}: a build for CUDA, unlike this image's torch.")
+        missing = [requirement for requirement in missing if requirement not in others]
         if not missing:
             return
         self._workspace.log(f"The VM's image lacks {', '.join(missing)}: downloading them, which may be gigabytes.")
@@ -43,6 +47,16 @@ class RuntimePackages:
         pip_exit = self._pip.install([], requirements, self._folder, extra) if requirements else None
         if pip_exit is not None and pip_exit.exit_status != 0:
             raise pip_error(", ".join(requirements), pip_exit)
+
+
+def is_another_build(requirement: str) -> bool:
+    """Return whether the package index has only a build for CUDA, which this image's torch for CPUs cannot load."""
+    if not re.match(r"torch(vision|audio)\b", requirement):
+        return False
+    try:
+        return metadata.version("torch").endswith("+cpu") and not is_satisfied(requirement)
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def is_satisfied(requirement: str) -> bool:

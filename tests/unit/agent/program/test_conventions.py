@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.integration.agent.support.vm import agent_identity
-from trainmaster.agent.program.conventions import launch_variables, run_variables
-from trainmaster.agent.program.environment import environment_of, platform_variables
+from trainmaster.agent.program.conventions import launch_variables, log_folder_variables, run_variables
+from trainmaster.agent.program.environment import environment_of, platform_variables, program_package
 
 PLATFORM: Final = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "chief", "MASTER_PORT": "2222"}
 TORCH: Final = {
@@ -54,6 +54,37 @@ def test_independent_replicas_get_no_variables_of_launchers() -> None:
     assert "PET_NNODES" in environment_of(identity, {})
     alone = replace(identity, config=replace(identity.config, independent=True))
     assert environment_of(alone, {}) == platform_variables(alone)
+
+
+@pytest.mark.parametrize(
+    ("platform", "job_dir", "expected"),
+    [
+        ({"AIP_TENSORBOARD_LOG_DIR": "gs://b/out/logs/"}, None, "/gcs/b/out/logs/"),
+        ({"AIP_TENSORBOARD_LOG_DIR": "gs://b/out/logs/"}, "gs://b/dir", "/gcs/b/out/logs/"),
+        ({}, "gs://b/dir/", "/gcs/b/dir/logs"),
+        ({}, "gs://b/dir/7", "/gcs/b/dir/7/logs"),
+        ({}, None, None),
+    ],
+)
+def test_summary_events_are_written_where_those_of_the_job_are_looked_for(
+    platform: dict[str, str], job_dir: str | None, expected: str | None
+) -> None:
+    assert log_folder_variables(platform, job_dir).get("TENSORBOARD_LOGGING_DIR") == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "expected"),
+    [
+        ("trainer.task", ["-m", "resnet"], "trainer"),
+        ("torch.distributed.run", ["--nnodes", "2", "-m", "trainer.ddp", "x"], "trainer"),
+        ("accelerate.commands.launch", ["-m", "trainer.ddp"], "trainer"),
+        ("ray.scripts.scripts", ["symmetric-run", "--", "python", "-m", "own.train"], "own"),
+        ("torch.distributed.run", ["train.py"], "torch"),
+        ("torch.distributed.run", ["-m"], "torch"),
+    ],
+)
+def test_program_is_the_module_that_a_launcher_starts(module: str, args: list[str], expected: str) -> None:
+    assert program_package(agent_identity(python_module=module, args=args).config) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""`jobs describe --goodput`: what Google's ml_goodput_measurement says of the steps that the program has recorded.
+
+The recorder of that library writes to Cloud Logging from the machine of rank 0. Its calculator is used as it is, and
+gets the entries from here: with the user's own endpoint, and with the end of the job if the program recorded none.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trainmaster.core.events import Event, VmReady
+from trainmaster.core.model.job import Job, public_id
+from trainmaster.errors import PermanentError
+
+EXTRA_MISSING: Final = (
+    "ml_goodput_measurement is not installed. Install it in a checkout: pipx install --force '.[goodput]', or beside "
+    "trainmaster: pip install ml_goodput_measurement"
+)
+VMS_MAX: Final = 100
+"""Machines of rank 0 in one filter, the latest ones. Source: Cloud Logging accepts filters of 20,000 characters."""
+
+Entry = Mapping[str, Any]
+ReadPage = Callable[..., tuple[Sequence[Entry], str]]
+"""(filter, page token, newest_first) → (entries, token of the next page or empty)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedGoodput:
+    """Times since the program recorded its first start until the end of the job, or until now."""
+
+    elapsed_s: float
+    productive: float
+    """Share of `elapsed_s` between 0 and 1, as all others."""
+    unproductive: Mapping[str, float]
+    """Class of the library, in lower case → share, if it is not zero."""
+    last_step: int
+
+    @property
+    def words(self) -> str:
+        """One line: `81 % of 1.23 h productive until step 400; program_startup 12 %`."""
+        classes = "".join(f"; {name} {share:.0%}".replace("%", " %") for name, share in self.unproductive.items())
+        share = f"{self.productive:.0%}".replace("%", " %")
+        return f"{share} of {self.elapsed_s / 3600:.2f} h productive until step {self.last_step}{classes}"
+
+    def view(self) -> dict[str, Any]:
+        """Return the fields of `--format json`."""
+        return {
+            "elapsedSeconds": round(self.elapsed_s, 3),
+            "productive": round(self.productive, 4),
+            "unproductive": {name: round(share, 4) for name, share in self.unproductive.items()},
+            "lastStep": self.last_step,
+        }
+
+
+def read_recorded_goodput(job: Job, events: Iterable[Event], read_page: ReadPage) -> RecordedGoodput:
+    """Return what the library computes. Raises PermanentError if it is missing, or if there is nothing to compute."""
+    if importlib.util.find_spec("ml_goodput_measurement") is None:
+        raise PermanentError(EXTRA_MISSING)
+    newest, _ = read_page(_steps_filter(job, events), newest_first=True)
+    if not newest:
+        raise PermanentError(f"no steps that ml_goodput_measurement records were found for {job.job_id}")
+    log, name = newest[0]["logName"], newest[0]["jsonPayload"]["job_name"]
+    condition = f'logName="{log}" AND jsonPayload.job_name="{name}" AND timestamp>="{job.created_at.isoformat()}"'
+    payloads = list(_payloads(condition, read_page))
+    if job.ended_at is not None and not any("job_end_time" in payload for payload in payloads):
+        payloads.append({"job_name": name, "job_end_time": job.ended_at.timestamp()})
+    try:
+        return _calculate(name, log.rpartition("/")[2], payloads)
+    except ValueError as error:  # of the library: the entries lack something
+        raise PermanentError(f"ml_goodput_measurement cannot compute the goodput of {job.job_id}: {error}") from error
+
+
+def _steps_filter(job: Job, events: Iterable[Event]) -> str:
+    """Return the filter of the steps of this job: from its machines of rank 0, or under its own id."""
+    vms: dict[str, None] = {}
+    for event in events:
+        if isinstance(event, VmReady) and event.subject.replica_id == job.plan.primary:
+            vms[event.subject.vm.instance_id] = None
+    names = " OR ".join(f'"{vm}"' for vm in list(vms)[-VMS_MAX:])
+    of_vm = f"resource.labels.instance_id=({names}) OR " if names else ""
+    since = job.created_at.isoformat()
+    own = f'jsonPayload.job_name="{public_id(job.job_id)}"'
+    return f'jsonPayload.step_start_time:* AND ({of_vm}{own}) AND timestamp>="{since}"'
+
+
+def _payloads(condition: str, read_page: ReadPage) -> Iterator[Entry]:
+    token = ""
+    while True:
+        page, token = read_page(condition, token)
+        yield from (entry["jsonPayload"] for entry in page)
+        if not token:
+            return
+
+
+class _Entries:
+    """Cloud Logging, as the calculator calls it."""
+
+    job_start_time = None
+
+    def __init__(self, payloads: Sequence[Entry]) -> None:
+        self._payloads = payloads
+
+    def read_cloud_logging_entries(self, *_: object, **__: object) -> tuple[Sequence[Entry], tuple[None, None]]:
+        return self._payloads, (None, None)
+
+
+def _calculate(name: str, log: str, payloads: Sequence[Entry]) -> RecordedGoodput:
+    from ml_goodput_measurement.src.goodput import GoodputCalculator
+
+    with tempfile.TemporaryDirectory(prefix="trainmaster-goodput-") as folder:
+        calculator = GoodputCalculator(name, log, cloud_logger=_Entries(payloads), cache_dir=folder)
+        productive, classes, last_step = calculator.get_job_goodput(include_badput_breakdown=True)
+        elapsed_s = calculator.get_job_goodput_details()["total_elapsed_time"]
+    flat = {kind.name.lower(): share for kind, share in classes.items() if not isinstance(share, dict)}
+    own = {name: share for shares in classes.values() if isinstance(shares, dict) for name, share in shares.items()}
+    shares = {name: share / 100 for name, share in {**flat, **own}.items() if share}
+    return RecordedGoodput(elapsed_s, productive / 100, shares, int(last_step))
