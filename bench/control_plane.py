@@ -45,6 +45,9 @@ class NameAddresses:
     def address(self, name: str, zone: str) -> str:
         return f"{name}.{zone}.c.my-project.internal:2222"
 
+    def channel_address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}.c.my-project.internal:2221"
+
 
 @dataclass
 class ControlPlane:

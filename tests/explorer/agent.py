@@ -7,9 +7,13 @@ here, and this is how the last program ended. Under `run` it starts the program.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.explorer.programs import SAVED
+from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.vm import Directive, DirectiveAction, VmStatus
 from trainmaster.messaging import topics
 
@@ -28,6 +32,12 @@ STOP_S: Final = (0.1, 3.0)
 SLOW_STOP_S: Final = (3.0, 25.0)
 STUCK_S: Final = 85.0
 """A minute after SIGKILL, the agent of a program that does not end stops its heartbeat."""
+RUNS: Final = (DirectiveAction.RUN, DirectiveAction.SAVE)
+GIVES_UP_S: Final = 25.0
+FINISH_S: Final = 600.0
+SAVE_S: Final = (20.0, 25.0)
+DATAGRAMS_LOST: Final = 0.2
+"""Share of the peers that no datagram reaches."""
 REPEAT_READY_S: Final = 20.0
 REPEAT_S: Final = 600.0
 
@@ -59,6 +69,10 @@ class Agent:
         self.start_after_s = 0.0
         self.silent_since_s: float | None = None
         self.told: set[str] = set()
+        self.given_up: set[str] = set()
+        self.asked: Key | None = None
+        """The round in which all members were asked to save."""
+        self.gives_up_s = self.round_ended_s = math.inf
 
     def _later(self, span_s: tuple[float, float], action: Callable[..., object], *args: object) -> None:
         boots = self.boots
@@ -106,6 +120,9 @@ class Agent:
             return
         self.told.add(cause)
         self.is_announced = True
+        if self.saves_together and self.program:
+            self._save_together(self.program.key, cause)
+            return
         self._send(topics.MAINTENANCE, _key(self.desired), {"cause": cause})
         if self.program and self.world.rng.random() < 0.4:
             self._later((0.5, 8.0), self.vm.job.programs.exit, self.program, {"exit_status": 0}, "vm")
@@ -114,7 +131,52 @@ class Agent:
         if self.is_up:
             self.is_vm_ending = True
             if self.program:
-                self._later(STOP_S, self.vm.job.programs.exit, self.program, {"signal": 15}, "vm")
+                span_s = SAVE_S if self.saves_together and self.is_announced else STOP_S
+                self._later(span_s, self.vm.job.programs.exit, self.program, {"signal": 15}, "vm")
+
+    # All members save together.
+
+    @property
+    def saves_together(self) -> bool:
+        job = self.vm.job
+        return job.plan.save_on_notice == "gang" and job.is_member(self.vm.replica_id)
+
+    def _save_together(self, key: Key, cause: str) -> None:
+        """Tell the peers, some of which the datagrams do not reach, and report them. Give the VM up in time."""
+        world, members, silent = self.world, channel_members(self.vm.job.plan), []
+        gives_up_s = world.now_s + GIVES_UP_S
+        for program in [p for p in self.vm.job.programs.all if p.is_alive and p.key == key]:
+            if program.agent is self or world.rng.random() > DATAGRAMS_LOST:
+                program.agent._later((0.5, 0.6), program.agent.ask, key, gives_up_s)
+            else:
+                silent.append(members.index(program.replica_id))
+        at = (world.clock() + timedelta(seconds=GIVES_UP_S)).isoformat()
+        facts = {"cause": "notice", "gives_up_at": at, "unanswered": silent}
+        self._later((0.6, 3.0), self._send, topics.MAINTENANCE, key, facts)
+        self._later((GIVES_UP_S, GIVES_UP_S), self._give_up, cause)
+
+    def ask(self, key: Key, gives_up_s: float) -> None:
+        """Ask the program to save. Some save and exit, some save and go on, and some know no signal."""
+        if self.program and self.program.key == key and self.asked != key:
+            self.asked, self.gives_up_s, self.round_ended_s = key, gives_up_s, math.inf
+            self.program.was_asked = True
+            self.world.log("asked", self.program)
+            if self.world.rng.random() < 0.6:
+                self.program.saves_until_s = self.world.now_s + self.world.between((0.5, 20.0))
+                saves_s = self.program.saves_until_s - self.world.now_s
+                self._later((saves_s, saves_s), self.vm.job.programs.exit, self.program, {"exit_status": 0}, SAVED)
+
+    def _give_up(self, cause: str) -> None:
+        if cause not in self.given_up and self.desired:
+            self.given_up.add(cause)
+            self._send(topics.MAINTENANCE, _key(self.desired), {"cause": cause})
+
+    def _patience_s(self, directive: Directive) -> float:
+        """How long the program may go on with its save."""
+        if not self.program or self.program.key != self.asked or directive.action is DirectiveAction.STOP:
+            return 0.0
+        self.round_ended_s = min(self.round_ended_s, self.world.now_s)
+        return min(self.round_ended_s + FINISH_S, self.gives_up_s) - self.world.now_s
 
     # What the directive orders.
 
@@ -127,8 +189,10 @@ class Agent:
             if self.desired is None or _key(directive) != _key(self.desired):
                 self.start_after_s = self.world.now_s + directive.pause_s
             self.desired = directive
-            if self.program and (directive.action is not DirectiveAction.RUN or _key(directive) != self.program.key):
+            if self.program and (directive.action not in RUNS or _key(directive) != self.program.key):
                 self.is_open = False
+            if directive.action is DirectiveAction.SAVE:
+                self.ask(_key(directive), self.world.now_s + directive.gives_up_at - self.world.clock().timestamp())
         if not self.is_settled:
             self.is_settled = True
             self._settle(directive)
@@ -138,7 +202,7 @@ class Agent:
         """Once after each boot: the program that ran before the boot was interrupted by it."""
         if self.started and self.is_open and self.ended is None:
             self.ended = {"at": self.world.clock(self.skew_s).isoformat(), "cause": "vm_restarted"}
-        if self.started == _key(directive) and self.is_open and directive.action is DirectiveAction.RUN and self.ended:
+        if self.started == _key(directive) and self.is_open and directive.action in RUNS and self.ended:
             self._report_exit(self.started, self.ended)
         if self.reported_ready == _key(directive) and directive.action is DirectiveAction.HOLD:
             self._report_ready()
@@ -149,9 +213,14 @@ class Agent:
             return
         key = _key(directive)
         if self.program:
-            if (key != self.program.key or directive.action is not DirectiveAction.RUN) and not self.is_stopping:
-                self._stop()
-        elif directive.action is DirectiveAction.STOP or (self.started is not None and key <= self.started):
+            if (key != self.program.key or directive.action not in RUNS) and not self.is_stopping:
+                left_s = self._patience_s(directive)
+                self._later((left_s, left_s), self._reconcile) if left_s > 0 else self._stop()
+        elif (
+            (self.given_up and self.saves_together)
+            or directive.action is DirectiveAction.STOP
+            or (self.started is not None and key <= self.started)
+        ):
             return
         elif not self.is_set_up:
             self._set_up()
@@ -168,6 +237,10 @@ class Agent:
     def _stop(self) -> None:
         assert self.program
         self.is_stopping = True
+        is_in_time = self.world.now_s < min(self.gives_up_s, self.round_ended_s + FINISH_S)
+        is_ordered = self.desired is not None and self.desired.action is not DirectiveAction.STOP
+        if self.program.saves_until_s > self.world.now_s and is_in_time and is_ordered:
+            self.world.violate("killed while it saves", self.program)
         profile = self.world.profile
         if self.world.chance(profile.unkillable):
             self.world.log("unkillable", self.vm)
@@ -220,7 +293,12 @@ class Agent:
         else:
             if self.is_vm_ending or self.is_announced:
                 facts = {**facts, "cause": "vm_stopping"}
+            elif program.was_asked:
+                facts = {**facts, "cause": "saved"}
             self._close_with({**facts, "ran_s": self.world.now_s - program.started_s})
+        if self.saves_together:
+            for cause in sorted(self.told):
+                self._give_up(cause)
         self._reconcile()
 
     def _close_with(self, facts: Facts) -> None:

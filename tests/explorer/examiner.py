@@ -203,6 +203,7 @@ class Examiner:
             self._world.violate("F2 unpaid", self.round.key, *self._facts(ends))
         culprit = named(text)
         guilty = {vm.replica_id for _, vm in faults} | {program.replica_id for program in stalled}
+        guilty |= {program.replica_id for program in ends if program.was_asked}
         guilty |= {vm.replica_id for vm in self._given_up if vm.instance_id in self.round.vms}
         # A member may begin a round without a VM, if its loss was judged as the round began.
         guilty |= {vm.replica_id for at_s, vm, _ in self._job.faults if at_s > self.round.began_s - HELD_S}

@@ -137,6 +137,9 @@ class Addresses:
     def address(self, name: str, zone: str) -> str:
         return f"{name}.{zone}:2222"
 
+    def channel_address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}:2221"
+
 
 class Suggestions:
     """Implements `trainmaster.ports.Suggester` for one parameter, the learning rate."""

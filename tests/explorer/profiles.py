@@ -106,6 +106,7 @@ EVERY: Final = Profile(
     cancel=0.05,
 )
 _ALL: Final = (
+    Profile("notices", suspend=0.1, duplicate=0.1, late=0.05, loss_per_hour=40, kinds=("sync",), sizes=(2, 3, 4)),
     # The eleven profiles of an earlier review of the rules, with programs of today's frameworks.
     RACES,
     EVERY,

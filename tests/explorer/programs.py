@@ -19,6 +19,7 @@ OWN: Final = "own"  # it failed by itself
 PEER: Final = "peer"  # it failed because a peer went
 DONE: Final = "done"  # it completed
 STOPPED: Final = "stopped"  # a directive ended it
+SAVED: Final = "saved"  # it saved with its peers, and exited
 STALLED: Final = "stalled"  # it printed nothing, and its agent ended it
 # Others: what happened to its machine, in the words of `ExploredVm`: vm, reboot, hang.
 
@@ -68,6 +69,9 @@ class Program:
     """What its agent saw of that."""
     root: Program | None = None
     """The peer whose end broke it."""
+    was_asked: bool = False
+    """Whether all members were asked to save while it ran."""
+    saves_until_s: float = 0.0
     is_hidden: bool = False
     """Whether a directive reached the agent before it saw the end."""
 

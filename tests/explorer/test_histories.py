@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import hypothesis
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.explorer.agent import Agent
 from tests.explorer.history import History
 from tests.explorer.profiles import PROFILES
+from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.vm import DirectiveAction
 from trainmaster.messaging import agent_messages
 
@@ -53,9 +55,27 @@ def report_before_the_stop(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Agent, "_stop", report_and_stop)
 
 
+def end_savers_at_once(patch: pytest.MonkeyPatch) -> None:
+    """End a program that saves as soon as its round ends."""
+    patch.setattr(Agent, "_patience_s", lambda *_: 0.0)
+
+
+def take_saves_for_ends(patch: pytest.MonkeyPatch) -> None:
+    """Take the exit of a program that was asked to save for an exit of its own."""
+    decode = agent_messages.decode_replica_exit
+
+    def decode_as_own(*message: Any) -> ReplicaExited:
+        event = decode(*message)
+        return replace(event, cause=ExitCause.PROCESS) if event.cause is ExitCause.SAVED else event
+
+    patch.setattr(agent_messages, "decode_replica_exit", decode_as_own)
+
+
 @pytest.mark.parametrize(
     ("break_defence", "profile", "invariants"),
     [
+        (end_savers_at_once, "notices", {"killed while it saves"}),
+        (take_saves_for_ends, "notices", {"F5 SUCCEEDED without exit 0 of the primary"}),
         (forget_ends, "gang", {"F2 innocent charged", "F2 unpaid"}),
         (report_before_the_stop, "hangs", {"F1 started beside another round"}),
     ],

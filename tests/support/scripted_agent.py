@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from tests.integration.agent.support.vm import agent_identity
+from trainmaster.agent.channel.datagrams import Datagram
+from trainmaster.agent.channel.peer_channel import PeerChannel
 from trainmaster.agent.control.agent import Agent
 from trainmaster.agent.control.agent_states import AgentState
 from trainmaster.agent.control.launcher import Launcher
@@ -28,6 +30,11 @@ TIMER, START_FAILS = "a timer fires", "run what was held, start fails"
 DIES = "the program dies, which its thread has not noticed yet"
 PROGRAM_ENDS, PREEMPTED, SHUTDOWN = "the program ends", "the VM is preempted", "the VM shuts down"
 MAINTENANCE, CANCELLED = "maintenance is announced", "maintenance is cancelled"
+PEER_ASKS = "a peer asks to save"
+GANG: dict[str, Any] = {
+    "save_on_notice": "gang",
+    "channel": {"key": "00", "first": 0, "members": [["a:1", "b:1"]]},
+}
 ORDERS = {
     RUN: "run",
     RUN_AFTER_PAUSE: "run",
@@ -110,6 +117,9 @@ class RecordingReporter(EventReporter):
     def report_exit(self, key: IncarnationKey, details: Mapping[str, object], accepted: Callable[[], None]) -> None:
         self._facts.append(f"{details['cause']} {key.incarnation}")
 
+    def report_notice(self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]) -> None:
+        self._facts.append(f"notice {key.incarnation}")
+
     def report_maintenance(self, key: IncarnationKey, cause: str, accepted: Callable[[], None]) -> None:
         self._facts.append(f"{cause} {key.incarnation}")
 
@@ -145,7 +155,9 @@ class ScriptedVm:
     command = ()
 
     # This path cannot be written, which the agent must survive; a real file would be slow here.
-    def __init__(self, disk: Path = Path("no-such-folder/state.json")) -> None:
+    def __init__(self, disk: Path = Path("no-such-folder/state.json"), *, is_gang: bool = False) -> None:
+        self._is_gang = is_gang
+        self._ask_to_save: Callable[[Datagram], None] = lambda _: None
         self.facts: list[str] = []
         """What the agent did, in order."""
         self.ends: dict[int, str] = {}
@@ -169,13 +181,14 @@ class ScriptedVm:
         self.reporter = RecordingReporter(self)
         run_state = RunState(self._disk, "1", self.reporter, self.console)
         self.agent = RecordingAgent(
-            identity=agent_identity(),
+            identity=agent_identity(**(GANG if self._is_gang else {})),
             inbox=self.inbox,
             reporter=self.reporter,
             run_state=run_state,
             setup=cast("Setup", self),
             launcher=cast("Launcher", self),
             console=self.console,
+            channel=cast("PeerChannel", self) if self._is_gang else None,
         )
         self.agent.edges = set()
 
@@ -213,6 +226,8 @@ class ScriptedVm:
             window = datetime.now(UTC) + timedelta(seconds=3000)
             text = "NONE" if event == CANCELLED else json.dumps({"window_start_time": f"{window:%Y-%m-%dT%H:%M:%S}Z"})
             watchers["instance/upcoming-maintenance?alt=json"](text)
+        elif event == PEER_ASKS and self._running:
+            self._ask_to_save(Datagram(self._running, 0, "save", 1, seconds={"in": 0.1, "gives_up": 1e3}))
         elif event == PREEMPTED:
             watchers["instance/preempted"]("TRUE")
         elif event == SHUTDOWN:
@@ -277,8 +292,32 @@ class ScriptedVm:
     def is_alive(self) -> bool:
         return self._running is not None and not self._is_dead
 
+    # The peer channel.
+
+    def on(self, kind: str, handler: Callable[[Datagram], None]) -> None:
+        self._ask_to_save = handler
+
+    def ask(
+        self, kind: str, key: IncarnationKey, seconds: object, until_s: float, done: Callable[[Sequence[int]], None]
+    ) -> None:
+        self.facts.append(f"asks for {key.incarnation}")
+
     def notify(self, number: int) -> None:
         self.facts.append("save")
+
+    def show_notice(self) -> None:
+        pass
+
+    def prepare_save(self) -> None:
+        pass
+
+    def request_save(self) -> str:
+        self.facts.append("save together")
+        return "done"
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
 
     def end(self, grace_s: float) -> None:
         self.facts.append("end")

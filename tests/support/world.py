@@ -43,6 +43,9 @@ class FixedAddresses:
     def address(self, name: str, zone: str) -> str:
         return f"{name}.{zone}:2222"
 
+    def channel_address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}:2221"
+
 
 class Grid:
     """Suggests the points of a finite search space in order, whatever the results are."""

@@ -29,7 +29,7 @@ class Control:
     def address(self, name: str) -> Json:
         if not name:
             raise required("name")
-        return {"address": self.addresses.address(name)}
+        return {"address": self.addresses.address(name), "channel_address": self.addresses.channel_address(name)}
 
     def certificates(self) -> Json:
         return dict(self._certificates)

@@ -2,9 +2,9 @@
 
 Standard library only, Python 3.8 and later, because it has to run on whatever image the user chose. It is one
 zip application (`trainmaster/packaging/agent_archive.py`), which ``startup.sh`` downloads, verifies and starts. Its
-wire contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on loopback only, for the program's
-progress, and holds no credentials. It reads from the metadata server, Cloud Storage and Secret Manager, and writes to
-Pub/Sub, Cloud Logging, Cloud Monitoring and a guest attribute.
+wire contract is in ``docs/interfaces.md``, sections 2 and 3. It listens on loopback for the program's progress, and on
+one UDP port for the peers of a synchronous job. It holds no credentials. It reads from the metadata server, Cloud
+Storage and Secret Manager, and writes to Pub/Sub, Cloud Logging, Cloud Monitoring and a guest attribute.
 
 Other threads only watch and transfer. Every decision is taken on the main thread, one at a time, by ``Agent``::
 
@@ -47,6 +47,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.channel.peer_channel import PeerChannel
 from trainmaster.agent.control.agent import Agent
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
@@ -142,6 +143,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         progress if monitor else None,
         monitor.finish_interval if monitor else None,
     )
+    channel = None
+    if config.channel is not None:
+        channel = PeerChannel(config.channel, identity, inbox, console, lambda: run_state.last_started)
+        inbox.start_thread(channel.run)
     write_point = point_writer(identity, monitoring) if monitor is not None else None
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
     Agent(
@@ -152,6 +157,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         setup=setup,
         launcher=launcher,
         console=console,
+        channel=channel,
     ).run()
     return 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 
-from trainmaster.core.events import IncarnationRef, VmLost
+from trainmaster.core.events import IncarnationRef, VmLost, VmNoticed
 from trainmaster.core.intake.system_events import SystemEvent
 from trainmaster.core.model.members import current_incarnation
 from trainmaster.core.model.replica import replica_key
@@ -23,11 +23,11 @@ from trainmaster.ports import Loaded, States
 _log = logging.getLogger(__name__)
 
 
-def handle(event: VmLost | SystemEvent, deps: Deps, loaded: Loaded | None = None) -> None:
-    if isinstance(event, VmLost):
-        record(event, deps, loaded=loaded)
-    else:
+def handle(event: VmLost | VmNoticed | SystemEvent, deps: Deps, loaded: Loaded | None = None) -> None:
+    if isinstance(event, SystemEvent):
         _handle_system_event(event, deps)
+    else:
+        record(event, deps, loaded=loaded)
 
 
 def _handle_system_event(event: SystemEvent, deps: Deps) -> None:

@@ -6,12 +6,15 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Final
 
 from trainmaster.errors import TemporaryError
 
 PORT: Final = 2222
 """Port of every replica. Source: TF_CONFIG of AI Platform Training."""
+CHANNEL_PORT: Final = 2221
+"""UDP port of every agent of a synchronous job (docs/decisions/0135-peer-channel.md)."""
 TIMEOUT_S: Final = 10.0
 
 
@@ -29,23 +32,33 @@ class DnsAddresses:
     def address(self, name: str, zone: str) -> str:
         return f"{name}.{zone}.c.{self._domain}.internal:{PORT}"
 
+    def channel_address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}.c.{self._domain}.internal:{CHANNEL_PORT}"
+
 
 class EmulatorAddresses:
-    """See `trainmaster.ports.AddressBook`. The emulator assigns one port to a name, in whatever zone, and keeps it."""
+    """See `trainmaster.ports.AddressBook`. The emulator assigns ports to a name, in whatever zone, and keeps them."""
 
     def __init__(self, endpoint: str) -> None:
         self._url = f"{endpoint.rstrip('/')}/emulator/v1/address"
-        self._addresses: dict[str, str] = {}
+        self._addresses: dict[str, Mapping[str, str]] = {}
 
     def address(self, name: str, zone: str) -> str:  # noqa: ARG002 - the port's signature
+        return self._of(name)["address"]
+
+    def channel_address(self, name: str, zone: str) -> str:  # noqa: ARG002 - the port's signature
+        return self._of(name)["channel_address"]
+
+    def _of(self, name: str) -> Mapping[str, str]:
         if name not in self._addresses:
             self._addresses[name] = self._request(name)
         return self._addresses[name]
 
-    def _request(self, name: str) -> str:
+    def _request(self, name: str) -> Mapping[str, str]:
         url = f"{self._url}?{urllib.parse.urlencode({'name': name})}"
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:  # noqa: S310 - the emulator's address
-                return str(json.load(response)["address"])
-        except (OSError, ValueError, urllib.error.URLError) as error:
+                answer = json.load(response)
+                return {kind: str(answer[kind]) for kind in ("address", "channel_address")}
+        except (OSError, ValueError, KeyError, urllib.error.URLError) as error:
             raise TemporaryError(f"the Compute emulator returned no address for {name}: {error}") from error

@@ -23,7 +23,12 @@ from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
 from trainmaster.jobspec.fields.environment_variables import resolve_common_variables
 from trainmaster.jobspec.fields.exit_policy import resolve_exit_policy
-from trainmaster.jobspec.fields.extension_fields import check_boot_image, check_extension, check_gang
+from trainmaster.jobspec.fields.extension_fields import (
+    check_boot_image,
+    check_extension,
+    check_gang,
+    with_save_on_notice,
+)
 from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
@@ -120,7 +125,7 @@ def _resolve(
         is_custom = isinstance(job, VertexCustomJob)
         instead = "a CustomJob has no results" if is_custom else "a TrainingInput has hyperparameters for it"
         refuse_resumed_job(extension, instead, problems)
-    plan = _plan(spec, extension, exit_policy, problems)
+    plan = with_save_on_notice(_plan(spec, extension, exit_policy, problems), extension.save_on_notice, problems)
     check_gang(plan, problems)
     problems.raise_if_any()
     if job_id is not None:

@@ -6,7 +6,7 @@ The agents' topics have schemas (infra/schemas), which a test compares with the 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
@@ -21,7 +21,16 @@ from pydantic import (
     model_validator,
 )
 
-from trainmaster.core.events import ExitCause, IncarnationRef, ProgramError, ReplicaExited, VmLost, VmReady, VmRef
+from trainmaster.core.events import (
+    ExitCause,
+    IncarnationRef,
+    ProgramError,
+    ReplicaExited,
+    VmLost,
+    VmNoticed,
+    VmReady,
+    VmRef,
+)
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.tuning import Measurement, Point
 from trainmaster.core.model.vm import LossCause
@@ -39,6 +48,12 @@ NAME_LENGTH_MAX: Final = 256
 """More than any name or id of a VM. Firestore's document ids, which contain ids of VMs, have at most 1,500 bytes."""
 ERROR_LENGTH_MAX: Final = 4096
 CAUSES_MAX: Final = 10
+MEMBERS_MAX: Final = 10_000
+"""Members that a notice names, at most."""
+NOTICE: Final = "notice"
+"""Cause of a maintenance message about a VM that is not lost yet."""
+NOTICE_MAX: Final = timedelta(hours=1)
+"""Longest time from a notice until its VM is given up."""
 RAN_S_MAX: Final = 315_360_000.0
 """Ten years. Rules subtract this duration from a time; with the bounds of both, the result is always a valid
 datetime."""
@@ -194,8 +209,16 @@ class VmReadyMessage(AgentMessage):
         return self
 
 
+def _loss_or_notice(cause: str) -> str:
+    return cause if cause == NOTICE else LossCause(cause).value
+
+
 class MaintenanceMessage(AgentMessage):
-    cause: Annotated[LossCause, Field(strict=False)]
+    cause: Annotated[str, AfterValidator(_loss_or_notice)]
+    gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    unanswered: Annotated[
+        tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))
+    ] = ()
 
 
 def decode_subject(data: bytes) -> IncarnationRef:
@@ -229,10 +252,13 @@ def _program_error(error: ErrorModel) -> ProgramError:
     return ProgramError(type_, message, frame, own_frame, tuple(cause[:ERROR_LENGTH_MAX] for cause in error.causes))
 
 
-def decode_vm_loss(data: bytes, published_at: datetime | None = None) -> VmLost:
+def decode_vm_end(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed:
     """Return the event of a maintenance message. Times after `published_at` are cut to it.
 
     Raises PermanentError if the message is malformed.
     """
     message = decode_json(MaintenanceMessage, data, published_at)
-    return VmLost(message.subject(), message.at, message.cause)
+    subject, at, cause = message.subject(), message.at, message.cause
+    if cause == NOTICE:
+        return VmNoticed(subject, at, min(message.gives_up_at or at, at + NOTICE_MAX), message.unanswered)
+    return VmLost(subject, at, LossCause(cause))

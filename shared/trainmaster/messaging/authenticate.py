@@ -24,7 +24,7 @@ from datetime import timedelta
 from itertools import count, takewhile
 from typing import Final
 
-from trainmaster.core.events import IncarnationRef, VmLost
+from trainmaster.core.events import IncarnationRef, VmLost, VmNoticed
 from trainmaster.core.intake.system_events import SystemEvent, log_name
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica, replica_key
@@ -88,13 +88,13 @@ def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps) -> A
     return Authenticated(loaded=loaded)
 
 
-def authenticate_loss(event: VmLost | SystemEvent, message: Message, deps: AuthDeps) -> Authenticated:
+def authenticate_loss(event: VmLost | VmNoticed | SystemEvent, message: Message, deps: AuthDeps) -> Authenticated:
     """Authenticate an agent's maintenance message, or an entry of Compute Engine's audit log.
 
     Entries of the audit log have no token. They must come through a topic of their own, to which VMs cannot publish,
     because an entry can report the loss of any VM. The name of its log must be exactly that of Compute Engine's log.
     """
-    if isinstance(event, VmLost):
+    if not isinstance(event, SystemEvent):
         return authenticate(event.subject, message, deps)
     if deps.account and not message.subscription.endswith(f"/{topics.SYSTEM_EVENTS}"):
         raise IdentityError(f"identity: an audit log entry must come through the topic {topics.SYSTEM_EVENTS}")

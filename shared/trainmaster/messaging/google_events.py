@@ -9,11 +9,11 @@ from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field
 
-from trainmaster.core.events import VmLost, VmRef
+from trainmaster.core.events import VmLost, VmNoticed, VmRef
 from trainmaster.core.intake.job_files import UploadedObject
 from trainmaster.core.intake.system_events import SystemEvent
 from trainmaster.errors import PermanentError
-from trainmaster.messaging.agent_messages import decode_vm_loss
+from trainmaster.messaging.agent_messages import decode_vm_end
 from trainmaster.messaging.decoding import MessageModel, decode_json, has_field
 
 GENERATION_MAX: Final = 2**63 - 1
@@ -49,13 +49,13 @@ class ObjectModel(MessageModel):
     created_at: Annotated[AwareDatetime, Field(strict=False, alias="timeCreated")]
 
 
-def decode_maintenance(data: bytes, published_at: datetime | None = None) -> VmLost | SystemEvent:
+def decode_maintenance(data: bytes, published_at: datetime | None = None) -> VmLost | VmNoticed | SystemEvent:
     """Return the event of an agent's maintenance message or of an entry of Compute Engine's system-event audit log.
 
     Only the audit log entry has a `protoPayload`. Its time is Google's; an agent's time after `published_at` is cut to
     it. Raises PermanentError if the message is malformed.
     """
-    return _decode_system_event(data) if has_field(data, "protoPayload") else decode_vm_loss(data, published_at)
+    return _decode_system_event(data) if has_field(data, "protoPayload") else decode_vm_end(data, published_at)
 
 
 def decode_upload(attributes: Mapping[str, str], data: bytes) -> UploadedObject:

@@ -141,3 +141,7 @@ class AddressBook(Protocol):
     def address(self, name: str, zone: str) -> str:
         """Return the `host:port` at which the other replicas reach the VM of this name."""
         ...
+
+    def channel_address(self, name: str, zone: str) -> str:
+        """Return the `host:port`, of UDP, at which the agents of the other replicas reach the agent of this VM."""
+        ...

@@ -36,9 +36,12 @@ def check_replacement(lab: Lab, job_id: str, old_id: str) -> None:
     lab.cancel(job_id)
 
 
-GPU: dict[str, object] = {"workerConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}}
+GPU: dict[str, object] = {
+    "workerConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}},
+    "trainmaster": {"saveOnNotice": "replica"},
+}
 """A VM that host maintenance cannot move."""
-SPOT: dict[str, object] = {"trainmaster": {"spot": {"use": "workers", "onDemandAfter": 1}}}
+SPOT: dict[str, object] = {"trainmaster": {"spot": {"use": "workers", "onDemandAfter": 1}, "saveOnNotice": "replica"}}
 
 
 def provisioning_model(lab: Lab, vm: Vm) -> str:

@@ -15,8 +15,12 @@ from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.shutdown.vm_shutdown_notice import (
     ANNOUNCE_BEFORE_S,
     GPU_NOTICE_S,
+    LAST_S,
     NOTICE_S,
+    PREEMPTION_NOTICE_S,
     REPLACEMENT_S,
+    SAVE_S,
+    SKEW_MAX_S,
     VmShutdownNotice,
     window_start,
 )
@@ -64,6 +68,7 @@ class NoticeRecorder:
     notice_s: float = NOTICE_S
     is_running: bool = True
     reported_causes: tuple[str, ...] = ()
+    is_gang: bool = False
     actions: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -75,6 +80,7 @@ class NoticeRecorder:
             request_save=self._request_save,
             report=lambda cause: self.actions.append((self.clock.now - T0, f"reported {cause}")),
             notice_s=self.notice_s,
+            is_gang=self.is_gang,
             clock=lambda: self.clock.now,
         )
 
@@ -109,6 +115,44 @@ def test_preemption_is_reported_at_once() -> None:
     recorder.notice.on_preempted("TRUE")
     recorder.notice.on_preempted("TRUE")
     assert recorder.actions == [(0, "save requested"), (0, "reported preemption")]
+
+
+def test_gang_has_the_rest_of_a_preemptions_notice_to_save() -> None:
+    recorder = NoticeRecorder(is_gang=True)
+    recorder.notice.on_preempted("TRUE")
+    recorder.notice.on_preempted("TRUE")
+    assert recorder.notice.gives_up_s == PREEMPTION_NOTICE_S - LAST_S
+    recorder.notice.on_shutdown()
+    assert (recorder.notice.save_s, recorder.notice.within(25)) == (SAVE_S, 25)
+    recorder.clock.advance_to(T0 + SAVE_S)
+    assert (recorder.notice.save_s, recorder.notice.within(25)) == (0, LAST_S)
+    assert not recorder.notice.is_given_up
+    recorder.clock.advance_to(T0 + 60)
+    assert recorder.actions == [(0, "save requested"), (25, "reported preemption")]
+    assert recorder.notice.is_given_up
+
+
+@pytest.mark.parametrize(("notice_s", "reported_at"), [(NOTICE_S, 55), (GPU_NOTICE_S, GPU_NOTICE_S - REPLACEMENT_S)])
+def test_gang_has_the_notice_of_maintenance_less_what_a_replacement_takes(notice_s: float, reported_at: float) -> None:
+    recorder = NoticeRecorder(is_gang=True, notice_s=notice_s)
+    recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
+    recorder.clock.advance_to(T0 + notice_s)
+    assert recorder.actions == [(0, "save requested"), (reported_at, "reported maintenance")]
+
+
+def test_end_of_the_program_of_a_gang_requests_the_replacement_of_its_vm_with_the_true_cause() -> None:
+    recorder = NoticeRecorder(is_gang=True)
+    recorder.notice.on_maintenance_event("TERMINATE_ON_HOST_MAINTENANCE")
+    recorder.notice.on_preempted("TRUE")
+    recorder.notice.on_idle()
+    assert recorder.actions == [(0, "save requested"), (0, "reported preemption")]
+
+
+def test_shutdown_without_notice_waits_a_moment_for_the_notice_and_other_jobs_do_not_wait() -> None:
+    for is_gang, expected_s in ((True, SKEW_MAX_S), (False, 0)):
+        recorder = NoticeRecorder(is_gang=is_gang)
+        recorder.notice.on_shutdown()
+        assert (recorder.notice.save_s, recorder.notice.within(25)) == (expected_s, 25)
 
 
 def test_long_notice_is_reported_just_in_time_for_the_replacement() -> None:

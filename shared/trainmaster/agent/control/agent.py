@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from trainmaster.agent.control.agent_states import EDGES, AgentState
 from trainmaster.agent.control.exit_reporter import ExitReporter
+from trainmaster.agent.control.saving import Saving
 from trainmaster.agent.control.stall_watch import StallWatch
 from trainmaster.agent.control.start_delay import StartDelay
 from trainmaster.agent.model.results import ProgramExit, SetupFailure
@@ -23,6 +24,7 @@ from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trainmaster.agent.channel.peer_channel import PeerChannel
     from trainmaster.agent.control.launcher import Launcher, RunningProgram
     from trainmaster.agent.control.run_state import RunState
     from trainmaster.agent.model.inbox import Inbox
@@ -38,7 +40,7 @@ FLUSH_S = 5.0  # time for the last events, and then for the last log lines, when
 class Agent:
     """Everything here runs on the main thread, except where a docstring says otherwise."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that it controls
         self,
         *,
         identity: AgentIdentity,
@@ -48,6 +50,7 @@ class Agent:
         setup: Setup,
         launcher: Launcher,
         console: Console,
+        channel: PeerChannel | None = None,
     ) -> None:
         config = identity.config
         self._config = config
@@ -62,10 +65,12 @@ class Agent:
             inbox,
             console,
             run_state.reported_causes,
-            request_save=self._request_save,
+            request_save=lambda: self._saving.request(self._program, self._shutdown_notice.gives_up_s),
             report=run_state.report_maintenance,
             notice_s=GPU_NOTICE_S if has_gpu() else NOTICE_S,
+            is_gang=config.saves_together,
         )
+        self._saving = Saving(config, inbox, console, launcher, run_state, channel, enter=self._enter_saving)
         self._stall_watch = StallWatch(identity, inbox, console)
         self._start_delay = StartDelay(config)
         self._state = AgentState.IDLE
@@ -106,6 +111,7 @@ class Agent:
             self._run_state.set_desired(directive, is_running=self._runs_on)
         self._start_delay.on_directive(directive)
         self._run_state.settle_previous_run(directive)
+        self._saving.on_directive(directive)
         self._reconcile()
 
     def _on_setup_done(self, result: SetupResult) -> None:
@@ -145,6 +151,8 @@ class Agent:
             self._console.log(f"Module stopped as directed, with {program_exit.how}.")
         elif is_shutting_down or has_saved:
             self._exit_reporter.report_vm_stopping(program_exit)
+        elif self._saving.was_asked(key):
+            self._exit_reporter.report_saved(program_exit)
         elif self._stall_watch.has_stalled(key):
             self._exit_reporter.report_stalled(program_exit)
         else:
@@ -154,6 +162,7 @@ class Agent:
     def _on_shutdown(self) -> None:
         if self._state not in (AgentState.SHUTTING_DOWN, AgentState.FINISHED):
             self._console.log("The VM is shutting down.")
+            self._shutdown_notice.on_shutdown()
             self._move(AgentState.FINISHED if self._program is None else AgentState.SHUTTING_DOWN)
             self._setup.cancel()
             self._launcher.cancel()
@@ -171,12 +180,14 @@ class Agent:
 
     def _reconcile(self) -> None:
         """Take the next step from what runs to what is desired. Called after every event."""
-        if self._state in (AgentState.RUNNING, AgentState.SAVING) and self._run_state.is_closed:
+        is_closed = self._state in (AgentState.RUNNING, AgentState.SAVING) and self._run_state.is_closed
+        if is_closed and not self._waits(self._saving.patience_s):
             self._move(AgentState.ENDING)
         if self._program is not None:
-            if self._state in (AgentState.ENDING, AgentState.SHUTTING_DOWN):
+            is_ended = self._state is AgentState.SHUTTING_DOWN and not self._waits(self._shutdown_notice.save_s)
+            if is_ended or self._state is AgentState.ENDING:
                 self._stall_watch.stop()
-                self._program.end(self._config.grace_s)
+                self._program.end(self._shutdown_notice.within(self._config.grace_s))
         elif self._state is AgentState.FINISHED:
             self._exit_reporter.report_delayed()
             self._reporter.flush(FLUSH_S)
@@ -188,12 +199,12 @@ class Agent:
         directive = self._run_state.pending
         if self._state is AgentState.WAITING and (directive is None or directive.key != self._prepared):
             self._move(AgentState.IDLE)
-        if directive is None:
+        if directive is None or self._shutdown_notice.is_given_up:
             return
         if self._state is AgentState.IDLE:
             self._move(AgentState.SETTING_UP)
             self._inbox.start_thread(functools.partial(self._set_up, is_installed=self._run_state.is_set_up))
-        elif directive.action == "run":
+        elif directive.runs:
             remaining_s = self._start_delay.remaining_s(is_after_hold=self._run_state.is_ready(directive.key))
             if remaining_s:
                 self._console.log(f"Waiting {remaining_s:.0f} s {self._start_delay.purpose}.")
@@ -216,15 +227,15 @@ class Agent:
         self._stall_watch.start(key, program)
         self._inbox.start_thread(functools.partial(self._await_end, key, program))
 
-    def _request_save(self) -> bool:
-        """Send the checkpoint signal to the program; return whether one is running."""
-        if self._program is None:
-            return False
+    def _enter_saving(self) -> None:
         if self._state is AgentState.RUNNING:
             self._move(AgentState.SAVING)
-        self._console.log(f"Sending {self._config.checkpoint_signal.name} to the program, so that it saves its state.")
-        self._program.notify(self._config.checkpoint_signal)
-        return True
+
+    def _waits(self, left_s: float) -> bool:
+        """Return whether time is left. The next step is taken when it is over."""
+        if left_s > 0:
+            self._inbox.post_later(left_s, self._reconcile)
+        return left_s > 0
 
     def _move(self, target: AgentState) -> None:
         """Enter the next state. An edge that the table lacks is a bug, but must not end a training: it is logged."""

@@ -22,7 +22,7 @@ class AgentState(Enum):
     SETTING_UP = "a thread prepares the next start"
     WAITING = "the VM is set up, but the directive holds the start or orders a pause, or other hosts still stop"
     RUNNING = "the program runs"
-    SAVING = "the program runs, and was asked to save because the end of the VM was announced"
+    SAVING = "the program runs, and was asked to save because the end of this VM, or of a peer's, was announced"
     ENDING = "a directive ends the program: its exit is not reported"
     SHUTTING_DOWN = "the shutdown of the VM ends the program: its exit is reported, unless a directive ends it, too"
     FINISHED = "the VM shuts down, and no program runs: the agent handles the remaining events, and exits"
@@ -40,7 +40,7 @@ EDGES: Final = {
     (S.WAITING, S.RUNNING): "the start is allowed, and the program was started",
     (S.WAITING, S.FINISHED): "the VM shuts down",
     (S.RUNNING, S.IDLE): "the program ended by itself, or because it had stalled",
-    (S.RUNNING, S.SAVING): "the end of the VM was announced",
+    (S.RUNNING, S.SAVING): "the end of the VM, or of a peer's, was announced",
     (S.RUNNING, S.ENDING): "a directive orders another incarnation, or none",
     (S.RUNNING, S.SHUTTING_DOWN): "the VM shuts down",
     (S.SAVING, S.IDLE): "the program ended, usually because it had saved",

@@ -50,6 +50,11 @@ class ExitReporter:
         self._console.log(f"Module ended with {program_exit.how}, because it had stalled.")
         self.record_and_report(replace(program_exit, cause="stalled"))
 
+    def report_saved(self, program_exit: ProgramExit) -> None:
+        """Report a program that ended after all members were asked to save, because the VM of a peer goes."""
+        self._console.log(f"Module ended with {program_exit.how}, after all members were asked to save.")
+        self.record_and_report(replace(program_exit, cause="saved"))
+
     def report_vm_stopping(self, program_exit: ProgramExit) -> None:
         """Report a program that ended because its VM stops: in DELAY_S, or at the next `report_delayed`."""
         self._console.log(f"Module ended with {program_exit.how}, because its VM is about to stop.")

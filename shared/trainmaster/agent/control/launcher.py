@@ -25,6 +25,8 @@ from trainmaster.agent.program.environment import (
 )
 from trainmaster.agent.program.process_table import kill_marked, marked
 from trainmaster.agent.program.program import Program
+from trainmaster.agent.program.save_request import FOLDER_IN_CONTAINER as NOTICE_FOLDER
+from trainmaster.agent.program.save_request import SaveRequest
 from trainmaster.agent.program.variable_references import resolve_references
 from trainmaster.agent.progress.status_server import FOLDER_IN_CONTAINER as PROGRESS_FOLDER
 
@@ -72,6 +74,8 @@ class Launcher:
         self._gcs = gcs
         self._progress = progress
         self._on_program_end = on_program_end
+        config = identity.config
+        self._save_request = SaveRequest(workspace.work, identity.instance.instance_id, config.checkpoint_signal)
         self.command: Sequence[str] = ()
         """The command line of the module that was started last, for messages; empty for a container."""
         self._program: RunningProgram | None = None
@@ -108,6 +112,8 @@ class Launcher:
         env = environment_of(replace(self._identity, config=config), secrets, slices, gpu_count())
         if self._gcs.is_mounted:
             env = {**log_folder_variables(config.environment, config.job_dir), **env}
+        env.update(self._save_request.variables(in_container=config.container is not None))
+        self._save_request.reset()
         metric_folder = self._metric.create_folder(key)
         if config.container is not None:
             self._program = self._start_container(key, config, config.container, env, metric_folder)
@@ -131,6 +137,33 @@ class Launcher:
         return replace(
             program_exit, measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0)
         )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a program was started and has not ended."""
+        return self._program is not None
+
+    def show_notice(self) -> None:
+        """Create the file that tells programs of the notice."""
+        self._save_request.create_file()
+
+    @property
+    def _root(self) -> int | None:
+        program = self._program
+        return program.pid if isinstance(program, Program) else None
+
+    def prepare_save(self) -> None:
+        """Prepare `request_save`, so that it takes little time."""
+        self._save_request.find_catchers(self._root)
+
+    def request_save(self) -> str:
+        """Ask the program to save; return in words what was done."""
+        self.show_notice()
+        count = self._save_request.signal_catchers(self._root)
+        name = self._identity.config.checkpoint_signal.name
+        if not count:
+            return f"no process catches {name}, so none gets it"
+        return f"{name} was sent to {count} {'process' if count == 1 else 'processes'}"
 
     def cancel(self) -> None:
         """Give up reading the metric of a program that has ended. May be called from any thread."""
@@ -165,7 +198,8 @@ class Launcher:
             raise OSError("the container engine is gone")
         arguments = arguments_of(config)
         self._workspace.log(f"Running image {shlex.join([container.image, *container.command, *arguments])}")
-        mounts = [bind_option(metric_folder, FOLDER_IN_CONTAINER)] if metric_folder else []
+        mounts = [bind_option(self._save_request.folder, NOTICE_FOLDER)]
+        mounts += [bind_option(metric_folder, FOLDER_IN_CONTAINER)] if metric_folder else []
         if self._progress is not None and self._progress.folder is not None:
             env = {**self._progress.variables(PROGRESS_FOLDER), **env}
             mounts.append(bind_option(self._progress.folder, PROGRESS_FOLDER))

@@ -16,6 +16,7 @@ from trainmaster.agent.model.vm_config import supersedes
 from trainmaster.agent.reporting.events import utc_now
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
@@ -76,7 +77,7 @@ class RunState:
         """Store a directive that differs from the last one. `is_running`: a program runs that it may have to end."""
         self._state.desired = directive
         self._reporter.drop_before(directive.key)
-        if is_running and (supersedes(directive.key, self._state.started) or directive.action != "run"):
+        if is_running and (supersedes(directive.key, self._state.started) or not directive.runs):
             self._state.closed = True
         self._save()
         while self._unreported_causes:
@@ -108,7 +109,7 @@ class RunState:
         if key is None or self._state.closed:
             return
         if self._state.exit is None:
-            if directive.key == key and directive.action != "run":
+            if directive.key == key and not directive.runs:
                 self._state.closed = True
                 self._save()
                 return
@@ -157,6 +158,10 @@ class RunState:
         else:
             accepted = functools.partial(self._on_maintenance_accepted, cause)
             self._reporter.report_maintenance(self._state.desired.key, cause, accepted)
+
+    def report_notice(self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]) -> None:
+        """Report that the members of this round save, and which of them did not answer, by their numbers."""
+        self._reporter.report_notice(key, gives_up_s, unanswered)
 
     def _on_exit_accepted(self) -> None:
         self._console.log("The exit is reported.")

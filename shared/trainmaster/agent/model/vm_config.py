@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,11 +25,18 @@ class ReceivedDirective:
 
     key: IncarnationKey
     action: str
-    """``run``, ``hold`` or ``stop``."""
+    """``run``, ``save``, ``hold`` or ``stop``."""
     slices: Sequence[str] = ()
     """Addresses of the job's TPU slices in this incarnation; empty unless the job has several slices."""
     pause_s: float = 0.0
     """Time between the directive and the start of the incarnation."""
+    gives_up_at: float = 0.0
+    """With `save`: when the VM that goes is given up, in seconds since 1970."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether the incarnation runs."""
+        return self.action in ("run", "save")
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,23 @@ class ContainerCommand:
     image: str
     command: Sequence[str]
     """Replaces the image's ENTRYPOINT, unless it is empty."""
+
+
+@dataclass(frozen=True)
+class ChannelConfig:
+    """The peer channel of a synchronous job."""
+
+    key: bytes = field(repr=False)
+    """Secret of the job's agents."""
+    first: int
+    """Number of the role's first replica among the members."""
+    members: Sequence[str]
+    """`HOST:PORT`, of UDP, of all members in the order of their numbers."""
+
+    @staticmethod
+    def parse(stored: Mapping[str, Any]) -> ChannelConfig:
+        members = [address for role in stored["members"] for address in expand(role)]
+        return ChannelConfig(bytes.fromhex(stored["key"]), int(stored["first"]), members)
 
 
 @dataclass(frozen=True)
@@ -109,6 +133,14 @@ class VmConfig:
     """Whether no replica of the job waits for another one."""
     tracking_run: str = "auto"
     """As in the job file: `auto`, `one` or `each`."""
+    save_on_notice: str = "replica"
+    """As in the job file: `gang`, `replica` or `off`."""
+    channel: ChannelConfig | None = None
+    """None: no peer channel, as for jobs that an earlier release accepted."""
+
+    @property
+    def saves_together(self) -> bool:
+        return self.save_on_notice == "gang" and self.channel is not None
 
     @staticmethod
     def parse(text: str) -> VmConfig:
@@ -154,6 +186,8 @@ class VmConfig:
             fuse_s=stored.get("fuse_s"),
             independent=bool(stored.get("independent")),
             tracking_run=stored.get("tracking_run") or "auto",
+            save_on_notice=stored.get("save_on_notice") or "replica",
+            channel=ChannelConfig.parse(stored["channel"]) if stored.get("channel") else None,
         )
 
 
@@ -195,11 +229,12 @@ class AgentIdentity:
 def parse_directive(text: str) -> ReceivedDirective:
     """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
     stored = json.loads(text)
-    if stored["action"] not in ("run", "hold", "stop"):
+    if stored["action"] not in ("run", "save", "hold", "stop"):
         raise ValueError(f"unknown action {stored['action']!r}")
     key = IncarnationKey(int(stored["attempt"]), int(stored["incarnation"]))
     slices = tuple(str(address) for address in stored.get("slices", ()))
-    return ReceivedDirective(key, stored["action"], slices, float(stored.get("pause_s", 0)))
+    pause_s, gives_up_at = float(stored.get("pause_s", 0)), float(stored.get("gives_up_at", 0))
+    return ReceivedDirective(key, stored["action"], slices, pause_s, gives_up_at)
 
 
 def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:

@@ -70,6 +70,10 @@ class Program:
             pump.start()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def silent_s(self) -> float:
         """Seconds since the program last printed anything; since its start, if it has printed nothing."""
         return time.monotonic() - self._last_output

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainmaster.agent.reporting.publisher import Event, Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from trainmaster.agent.model.inbox import Inbox
     from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
@@ -57,6 +57,14 @@ class EventReporter:
 
     def report_maintenance(self, key: IncarnationKey, cause: str, accepted: Callable[[], None]) -> None:
         self._maintenance_events.put(self._event("maintenance", key, {"cause": cause}, accepted))
+
+    def report_notice(self, key: IncarnationKey, gives_up_s: float, unanswered: Sequence[int]) -> None:
+        """Report that the end of this VM is announced, and that the members of its round save.
+
+        It names when the VM is given up, and the members that did not answer.
+        """
+        details = {"cause": "notice", "gives_up_at": utc_text(time.time() + gives_up_s), "unanswered": list(unanswered)}
+        self._maintenance_events.put(self._event("maintenance", key, details, lambda: None))
 
     def drop_before(self, key: IncarnationKey) -> None:
         """Drop events of earlier incarnations. Maintenance of the VM still matters, so it is kept."""
@@ -107,5 +115,9 @@ class EventReporter:
 
 def utc_now() -> str:
     """Return the time in RFC 3339 with milliseconds."""
-    now = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
+    return utc_text(time.time())
+
+
+def utc_text(at: float) -> str:
+    """Return a time, in seconds since 1970, in RFC 3339 with milliseconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"

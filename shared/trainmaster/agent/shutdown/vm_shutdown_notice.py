@@ -30,6 +30,16 @@ ANNOUNCE_BEFORE_S = GPU_NOTICE_S
 REPLACEMENT_S = 600.0
 """Longest time until a replacement runs: a VM, its drivers, its packages or image, and the program's start."""
 
+PREEMPTION_NOTICE_S = 30.0
+"""From the notice of a preemption to the end of the VM. Source: Compute Engine, "Spot VMs"."""
+LAST_S = 5.0
+"""Of a short notice, the time left for the report."""
+SAVE_S = 20.0
+"""From the shutdown of a VM to SIGTERM for a program that saves. It leaves `LAST_S` before SIGKILL."""
+SKEW_MAX_S = 1.0
+"""How far apart the shutdown of a VM and its notice may arrive."""
+PREEMPTED = "preempted"  # the source of a preemption
+
 # Values of upcoming-maintenance without maintenance: an empty object in the documentation, the others in practice.
 NOTHING_UPCOMING = ("{}", "{ }", "NONE", '"NONE"')
 
@@ -39,7 +49,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d)
 class VmShutdownNotice:
     """Use it on the main thread only."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two kinds of parameters, all by name
         self,
         inbox: Inbox,
         console: Console,
@@ -48,12 +58,13 @@ class VmShutdownNotice:
         request_save: Callable[[], bool],
         report: Callable[[str], None],
         notice_s: float,
+        is_gang: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`reported_causes`: reported by an earlier agent on this VM.
 
         `request_save` signals the program and returns whether one is running. `report` reports a cause. `notice_s`:
-        NOTICE_S or GPU_NOTICE_S.
+        NOTICE_S or GPU_NOTICE_S. `is_gang`: all members of the job save, and need the rest even of a short notice.
         """
         self._inbox = inbox
         self._console = console
@@ -61,11 +72,14 @@ class VmShutdownNotice:
         self._request_save = request_save
         self._report = report
         self._notice_s = notice_s
+        self._is_gang = is_gang
         self._clock = clock
         self._windows: dict[str, float] = {}
         """For each source, the time from which the VM may stop."""
         self._upcoming = ""
         self._announced = False
+        self._announced_at = 0.0
+        self._shutdown_at: float | None = None
 
     def watch(self) -> None:
         self._inbox.watch("instance/maintenance-event", self.on_maintenance_event)
@@ -77,8 +91,43 @@ class VmShutdownNotice:
         """Whether the end of this VM was announced and not cancelled since."""
         return self._announced
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the replacement of this VM was requested, so that nothing more starts on it."""
+        return self._is_gang and self._announced and bool(self._reported_causes)
+
+    @property
+    def gives_up_s(self) -> float:
+        """Seconds until the replacement of this VM is requested, whatever its program does."""
+        window = min(self._windows.values(), default=self._clock())
+        is_long = window - self._announced_at > REPLACEMENT_S
+        return window - self._clock() - (LAST_S if self._is_gang and not is_long else REPLACEMENT_S)
+
+    def on_shutdown(self) -> None:
+        """Count the time that is left to save from now on: the VM shuts down."""
+        self._shutdown_at = self._clock()
+
+    @property
+    def save_s(self) -> float:
+        """Seconds until the shutdown ends the program. 0 at once, unless all members save.
+
+        The shutdown and the notice that explains it may arrive in any order, so a moment is waited for the notice.
+        """
+        if not self._is_gang or self._shutdown_at is None:
+            return 0.0
+        return (SAVE_S if self._announced else SKEW_MAX_S) - (self._clock() - self._shutdown_at)
+
+    def within(self, grace_s: float) -> float:
+        """Return the time between SIGTERM and SIGKILL: what is left of it, if the program has had time to save."""
+        past_s = self._clock() - self._shutdown_at if self._is_gang and self._shutdown_at is not None else 0.0
+        return max(grace_s - past_s, min(grace_s, LAST_S))
+
     def on_preempted(self, text: str) -> None:
-        if text == "TRUE" and "preemption" not in self._reported_causes:
+        if text != "TRUE" or "preemption" in self._reported_causes:
+            return
+        if self._is_gang:
+            self._expect(PREEMPTED, self._clock() + PREEMPTION_NOTICE_S)
+        else:
             self._announce("preemption")
             self._report_once("preemption")
 
@@ -101,7 +150,11 @@ class VmShutdownNotice:
     def on_idle(self) -> None:
         """Report without waiting, because no program is running that could save."""
         if self._windows:
-            self._report_once("maintenance")
+            self._report_once(self._cause)
+
+    @property
+    def _cause(self) -> str:
+        return "preemption" if PREEMPTED in self._windows else "maintenance"
 
     def _schedule(self, window: float) -> None:
         """Expect the window now, or ANNOUNCE_BEFORE_S before it if it is still the announced one by then."""
@@ -114,10 +167,10 @@ class VmShutdownNotice:
         self._inbox.post_later(early_s, lambda: self._schedule(window) if text == self._upcoming else None)
 
     def _expect(self, source: str, window: float) -> None:
-        if "maintenance" in self._reported_causes:
+        if ("preemption" if source == PREEMPTED else "maintenance") in self._reported_causes:
             return
         self._windows[source] = window
-        if self._announced or self._announce("maintenance"):
+        if self._announced or self._announce(self._cause):
             self._report_in_time()
         else:
             self.on_idle()
@@ -125,15 +178,14 @@ class VmShutdownNotice:
     def _report_in_time(self) -> None:
         if not self._windows:
             return  # cancelled meanwhile
-        remaining_s = min(self._windows.values()) - REPLACEMENT_S - self._clock()
-        if remaining_s > 0:
-            self._inbox.post_later(remaining_s, self._report_in_time)
+        if self.gives_up_s > 0:
+            self._inbox.post_later(self.gives_up_s, self._report_in_time)
         else:
-            self._report_once("maintenance")
+            self._report_once(self._cause)
 
     def _announce(self, cause: str) -> bool:
         """Ask the program to save; return whether one is running."""
-        self._announced = True
+        self._announced, self._announced_at = True, self._clock()
         self._console.log(f"This VM is about to stop: {cause}.")
         return self._request_save()
 

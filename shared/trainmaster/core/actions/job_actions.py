@@ -9,6 +9,7 @@ from typing import Literal
 from trainmaster.core.actions.budget import Budget
 from trainmaster.core.actions.replica_actions import ReplaceVm
 from trainmaster.core.model.job import Job, Label
+from trainmaster.core.model.round import Saving
 from trainmaster.core.model.tuning import Measurement
 
 
@@ -72,6 +73,16 @@ class StopRound:
     instance_id: str | None = None
     """Numeric id of the member's VM, if its exit is the first event that names it."""
     kind: Literal["stop_round"] = "stop_round"
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRound:
+    """Note that the members of the running round save, and direct those that do not know it yet."""
+
+    number: int
+    """The round."""
+    saving: Saving
+    kind: Literal["save_round"] = "save_round"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +189,7 @@ JobAction = (
     | BeginRunning
     | ContinueProvisioning
     | StopRound
+    | SaveRound
     | BeginRound
     | RerunJob
     | SucceedJob

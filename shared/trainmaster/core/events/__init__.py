@@ -31,6 +31,7 @@ from trainmaster.core.events.replica_events import (
     ProgramError,
     ReplicaExited,
     VmLost,
+    VmNoticed,
     VmReady,
     VmRef,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "TuningEnded",
     "TuningEvent",
     "VmLost",
+    "VmNoticed",
     "VmReady",
     "VmRef",
     "VmsNotCreated",
@@ -80,7 +82,7 @@ __all__ = [
     "VmsQueued",
 ]
 
-ReplicaEvent = VmReady | ReplicaExited | VmLost
+ReplicaEvent = VmReady | ReplicaExited | VmLost | VmNoticed
 JobEvent = (
     ProvisioningStarted
     | AllReady

@@ -71,6 +71,7 @@ class ExitCause(StrEnum):
     SETUP = "setup"  # the agent could not set up, for a transient reason
     VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
+    SAVED = "saved"  # the program ended after all members were asked to save, because the VM of a peer goes
     STALLED = "stalled"  # the program printed nothing for `Plan.stall_timeout_s`, so the agent ended it
 
 
@@ -179,6 +180,23 @@ class VmLost(_ReplicaEvent):
     @property
     def reads(self) -> Reads:
         return Reads(self.subject.replica_id, self.subject.attempt, of_current_attempt=True)
+
+
+@dataclass(frozen=True, slots=True)
+class VmNoticed(_ReplicaEvent):
+    """The end of a member's VM is announced, and its agent has told the other members to save."""
+
+    subject: IncarnationRef
+    at: datetime
+    gives_up_at: datetime
+    """When the agent will report the loss of its VM at the latest."""
+    silent: tuple[int, ...] = ()
+    """Numbers of the members that did not answer (`core.model.members.channel_members`)."""
+    kind: Literal["vm_noticed"] = "vm_noticed"
+
+    @property
+    def key(self) -> str:
+        return f"{self.subject.key}-notice-{int(self.gives_up_at.timestamp())}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,10 @@ class Job:
     """Set for a tuning job, which has no replicas of its own."""
     trial_of: TrialOf | None = None
     """Set for a trial of a tuning job."""
+    channel_key: str = field(default="", repr=False, compare=False)
+    """Secret of the agents' peer channel, 32 bytes in hexadecimal digits; empty: the job has none. The commit of the
+    submission draws it, so it is in no event and no decision, and a replay cannot know it. Only the VM configuration
+    shows it."""
     version: int = 1
     """Number of writes of this document."""
 

@@ -21,6 +21,16 @@ def is_member(plan: Plan, replica_id: ReplicaId) -> bool:
     return replica_id.is_in_cluster and plan.is_synchronous
 
 
+def has_channel(plan: Plan) -> bool:
+    """Whether the agents of the members have a peer channel. Hosts of TPU slices have no names of ours."""
+    return plan.is_synchronous and not plan.tpu_zones
+
+
+def channel_members(plan: Plan) -> tuple[ReplicaId, ...]:
+    """Return the members in the order of their numbers in the peer channel."""
+    return tuple(replica_id for replica_id in plan.replica_ids if is_member(plan, replica_id))
+
+
 def is_held(job: Job, replica_id: ReplicaId) -> bool:
     """Whether the replica is a member, and its round waits for all members."""
     return job.round.is_held and is_member(job.plan, replica_id)

@@ -203,6 +203,9 @@ class Plan:
     """Key that encrypts the boot disks."""
     checkpoint_signal: str = "SIGTERM"
     """Signal that asks the program to save a checkpoint before its VM is shut down."""
+    save_on_notice: str = "replica"
+    """Who saves when the end of a VM is announced: all members of a synchronous job (`gang`), its own `replica`, or
+    nobody (`off`)."""
     stall_timeout_s: int | None = None
     """Time without output after which the agent ends a program, in seconds; None: no limit."""
     dialect: Dialect = Dialect.AI_PLATFORM

@@ -22,6 +22,20 @@ round ends."""
 
 
 @dataclass(frozen=True, slots=True)
+class Saving:
+    """The end of one member's VM was announced, so that the programs of all members save."""
+
+    by: ReplicaId
+    """The member whose VM goes."""
+    at: datetime
+    """When it was recorded."""
+    gives_up_at: datetime
+    """When its agent requests another VM at the latest."""
+    silent: tuple[ReplicaId, ...] = ()
+    """Members whose agents did not answer it through the peer channel. Directives tell them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """The current round of a synchronous job. Jobs of any other kind keep the default."""
 
@@ -42,3 +56,5 @@ class Round:
     """Rounds of this attempt that a stall ended."""
     bug: str | None = None
     """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if none can."""
+    saving: Saving | None = None
+    """Set while a round runs in which all members save."""

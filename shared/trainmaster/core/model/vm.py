@@ -41,6 +41,7 @@ class DirectiveAction(StrEnum):
     """Action of the agent on the directive's incarnation."""
 
     RUN = "run"
+    SAVE = "save"  # run, and save now, because the VM of a member goes
     HOLD = "hold"  # stop the previous incarnation and wait
     STOP = "stop"
 
@@ -59,11 +60,13 @@ class Directive:
     `order`."""
     pause_s: int = 0
     """Seconds that the agent waits before it starts the incarnation. They do not count in `order`."""
+    gives_up_at: int = 0
+    """With SAVE: when the VM that goes is given up, in seconds since 1970. It does not count in `order`."""
 
     @property
     def order(self) -> tuple[int, int, int]:
         """Position among a replica's directives, which only move forward: an incarnation is held before it runs."""
-        rank = {DirectiveAction.HOLD: 0, DirectiveAction.RUN: 1, DirectiveAction.STOP: 2}
+        rank = {DirectiveAction.HOLD: 0, DirectiveAction.RUN: 1, DirectiveAction.SAVE: 2, DirectiveAction.STOP: 3}
         return (self.attempt, self.incarnation, rank[self.action])
 
     def to_metadata(self) -> dict[str, object]:
@@ -74,6 +77,7 @@ class Directive:
             "action": self.action.value,
         }
         metadata |= {"slices": list(self.slices)} if self.slices else {}
+        metadata |= {"gives_up_at": self.gives_up_at} if self.gives_up_at else {}
         return metadata | ({"pause_s": self.pause_s} if self.pause_s else {})
 
     @staticmethod
@@ -85,6 +89,7 @@ class Directive:
             DirectiveAction(metadata["action"]),
             tuple(metadata.get("slices", ())),
             int(metadata.get("pause_s", 0)),
+            int(metadata.get("gives_up_at", 0)),
         )
 
 

@@ -40,7 +40,12 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
         action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
         failing = job.round if is_member(job.plan, replica.replica_id) else replica
         pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
-        directive = Directive(replica.attempt, current_incarnation(job, replica), action, pause_s=pause_s)
+        saving, gives_up_at = job.round.saving, 0
+        if saving is not None and replica.replica_id in saving.silent:
+            action, gives_up_at = DirectiveAction.SAVE, int(saving.gives_up_at.timestamp())
+        directive = Directive(
+            replica.attempt, current_incarnation(job, replica), action, pause_s=pause_s, gives_up_at=gives_up_at
+        )
         desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, replica.awaits_vm))
     return tuple(desired)
 

@@ -32,6 +32,7 @@ from trainmaster.core.events import (
     TrialUnpromising,
     TuningEnded,
     VmLost,
+    VmNoticed,
     VmReady,
     VmsNotCreated,
     VmsOutOfReach,
@@ -43,7 +44,12 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.rules.capacity import judge_vms_not_created, judge_vms_out_of_reach, judge_vms_queued
 from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
 from trainmaster.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
-from trainmaster.core.rules.member_exit import judge_member_exit, judge_missing_member, judge_primary_success
+from trainmaster.core.rules.member_exit import (
+    judge_member_exit,
+    judge_missing_member,
+    judge_notice,
+    judge_primary_success,
+)
 from trainmaster.core.rules.replica_exit import judge_exit
 from trainmaster.core.rules.tuning import judge_suggestion, judge_trial, judge_tuning_ended
 from trainmaster.core.rules.user_requests import judge_cancel, judge_deadline, judge_deletion, judge_labels
@@ -81,6 +87,7 @@ REPLICA_RULES: Final[Mapping[type, ReplicaRule]] = {
     VmReady: judge_ready,
     ReplicaExited: judge_exit,
     VmLost: judge_vm_loss,
+    VmNoticed: judge_notice,
 }
 """Rules of events whose subject is the replica's current incarnation, or its current VM (`VmLost`)."""
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
-from trainmaster.core.actions import StopRound
+from trainmaster.core.actions import SaveRound, StopRound
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
-from trainmaster.core.events import ExitCause, MemberMissing, ReplicaExited
+from trainmaster.core.events import ExitCause, MemberMissing, ReplicaExited, VmNoticed
 from trainmaster.core.model.job import State
+from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.replica import Replica
+from trainmaster.core.model.round import Saving
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.replica_exit import (
     first_match,
@@ -18,6 +21,10 @@ from trainmaster.core.rules.replica_exit import (
     judge_setup_failure,
     judge_vm_stopping,
 )
+
+SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
+"""Notices of several VMs that follow each other within this time are one, as in the agent. A later one asks again: the
+first may have been withdrawn."""
 
 
 def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
@@ -32,9 +39,27 @@ def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now:
         return stale(Reason.ROUND_ENDED, "The round has not begun.")
     if decision := judge_exit_zero(case) or judge_vm_stopping(case):
         return decision
+    rule, reason = Rule.ROUND, Reason.MEMBER_FAILED
     text = f"{case.outcome}: round {number} ends, and its verdict follows when every member has stopped."
+    if event.cause is ExitCause.SAVED:
+        rule, reason = Rule.VM_LOST, Reason.SAVED
+        text = f"Round {number} ended: {case.who} ended after all members were asked to save. Free of charge."
     new_vm = None if replica.instance_id else event.subject.vm.instance_id or None
-    return Decision(Rule.ROUND, Reason.MEMBER_FAILED, text, StopRound(number, replica.key, instance_id=new_vm))
+    return Decision(rule, reason, text, StopRound(number, replica.key, instance_id=new_vm))
+
+
+def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime) -> Decision:
+    """Note that all members save, because the VM of this one goes. Of several notices the first one counts."""
+    job, members = state.job, channel_members(state.job.plan)
+    if job.plan.save_on_notice != "gang" or replica.replica_id not in members:
+        return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
+    if job.round.is_held or (job.round.saving and now - job.round.saving.at < SAVE_AGAIN_MIN):
+        return stale(Reason.ROUND_ENDED, "The round has not begun, or its members save already.")
+    silent = tuple(members[number] for number in sorted(set(event.silent)) if 0 <= number < len(members))
+    told = f"; directives tell {len(silent)} of them" if silent else ""
+    text = f"The VM of {replica.replica_id.words} goes: all members of round {job.round.number} save{told}."
+    saving = Saving(replica.replica_id, now, event.gives_up_at, silent)
+    return Decision(Rule.VM_LOST, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, saving))
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:

@@ -69,6 +69,8 @@ def _describe(end: End) -> str:
     """Return what happened to the machine, as the begin of a sentence."""
     if isinstance(end, MemberMissing):
         return f"The VM of {end.replica_id.words} was lost as the round began"
+    if isinstance(end, ReplicaExited) and end.cause is ExitCause.SAVED:
+        return f"{end.subject.replica_id.words} ended after all members were asked to save"
     if isinstance(end, ReplicaExited):
         return f"The VM of {end.subject.replica_id.words} was shutting down"
     return describe_loss(end)

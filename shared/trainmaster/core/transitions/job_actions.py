@@ -20,6 +20,7 @@ from trainmaster.core.actions import (
     JobAction,
     ReplaceVm,
     RerunJob,
+    SaveRound,
     SetLabels,
     StopRound,
     SucceedJob,
@@ -70,7 +71,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             stopped = _stopped(job, find_replica(state, action.lost), now) if action.lost else job.round
             provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
             return Change(provisioned, _request_vms(state, action, now), PROVISION)
-        case StopRound() | BeginRound():
+        case StopRound() | SaveRound() | BeginRound():
             return _change_round(state, action, now)
         case RerunJob():
             return _rerun(state, action, now)
@@ -95,7 +96,16 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             assert_never(action)
 
 
-def _change_round(state: State, action: StopRound | BeginRound, now: datetime) -> Change:
+def _save_round(job: Job, action: SaveRound) -> Change:
+    if action.number != job.round.number or job.round.is_held:
+        raise IllegalTransitionError(f"round {action.number} does not run: {job.round}")
+    saving = replace(job, round=replace(job.round, saving=action.saving), version=job.version + 1)
+    return Change(saving, effects=PROVISION if action.saving.silent else ())
+
+
+def _change_round(state: State, action: StopRound | SaveRound | BeginRound, now: datetime) -> Change:
+    if isinstance(action, SaveRound):
+        return _save_round(state.job, action)
     return _stop_round(state, action, now) if isinstance(action, StopRound) else _begin_round(state, action, now)
 
 
@@ -120,7 +130,7 @@ def _stopped(job: Job, replica: Replica, now: datetime) -> Round:
 
 
 def _following(ended: Round, stopped_by: ReplicaId, now: datetime) -> Round:
-    return replace(ended, number=ended.number + 1, is_held=True, ordered_at=now, stopped_by=stopped_by)
+    return replace(ended, number=ended.number + 1, is_held=True, ordered_at=now, stopped_by=stopped_by, saving=None)
 
 
 def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import random
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,10 +21,11 @@ from typing import Final
 
 from trainmaster.core.actions import BeginRound, Ignore, StopRound
 from trainmaster.core.decisions import Decision
-from trainmaster.core.events import Event
+from trainmaster.core.events import Event, JobSubmitted
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import has_channel
 from trainmaster.core.model.tuning import tuning_job_id
 from trainmaster.core.reporting.job_log import service_lines
 from trainmaster.core.rules.admission_queue import Limits
@@ -136,7 +138,7 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, kn
         loaded, decision = decide(event, now, deps.store, None if retry else known)
         state = loaded.state if loaded else None
         job = state.job if state else None
-        change = evolve(state, decision, now)
+        change = _with_channel_key(evolve(state, decision, now), event)
         if deps.notifications is None and not deps.leaves_notifications:
             change = replace(change, effects=tuple(effect for effect in change.effects if effect is not Effect.NOTIFY))
         entry = _ledger_entry(event, decision, state, change, now)
@@ -155,6 +157,13 @@ def _commit(event: Event, deps: Deps, admission_token: AdmissionToken | None, kn
         after = replace(loaded, state=apply(loaded.state, change)) if loaded else None
         return Recorded(entry, is_new=True, job=job, loaded=after)
     raise ConflictError(f"{event.job_id}: {event.key} lost {TRIES} races")
+
+
+def _with_channel_key(change: Change, event: Event) -> Change:
+    """Draw the secret of a new job's peer channel. It goes into the job's document, and not into the ledger."""
+    if not isinstance(event, JobSubmitted) or change.job is None or not has_channel(change.job.plan):
+        return change
+    return replace(change, job=replace(change.job, channel_key=secrets.token_hex(32)))
 
 
 def _ledger_entry(event: Event, decision: Decision, state: State | None, change: Change, now: datetime) -> LedgerEntry:

@@ -13,8 +13,9 @@ from trainmaster.core.cluster.environment import JOB_VARIABLE, environment
 from trainmaster.core.cluster.number_ranges import as_number_range
 from trainmaster.core.cluster.tf_config import Cluster
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.plan import Dialect, GcsFolder, Program
-from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.job_log import LOG_ID, task_base
@@ -58,6 +59,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "checkpoint_signal": plan.checkpoint_signal,
         "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
+        **({"save_on_notice": saves} if (saves := _save_on_notice(job, create)) != "replica" else {}),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
         **_program_config(plan.program_of(task_type)),
@@ -87,6 +89,7 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
     names = {replica_id: vm_name(job.job_id, replica_id) for replica_id in job.plan.replica_ids}
     addresses = {replica_id: address_book.address(name, create.zone) for replica_id, name in names.items()}
     role_names = tuple(name for replica_id, name in names.items() if replica_id.task_type is task_type)
+    channel = _channel(job, create, address_book)
     cluster = Cluster(job, project, addresses)
     variables = environment(cluster, task_type, create.zone, role_names)
     job_variable = JOB_VARIABLE if variables.pop(JOB_VARIABLE, None) is not None else None
@@ -101,6 +104,29 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
         "environment": variables,
         "job_variable": job_variable,
         **({"independent": True} if job.plan.independent else {}),
+        **({"channel": channel} if channel else {}),
+    }
+
+
+def _save_on_notice(job: Job, create: Create) -> str:
+    saves, first = job.plan.save_on_notice, ReplicaId(create.group.task_type, 0)
+    return "replica" if saves == "gang" and first not in channel_members(job.plan) else saves
+
+
+def _channel(job: Job, create: Create, address_book: AddressBook) -> Json | None:
+    """Return the key of the peer channel, and where its members are; None if these VMs have none."""
+    members = channel_members(job.plan)
+    first = ReplicaId(create.group.task_type, 0)
+    if not job.channel_key or first not in members:
+        return None
+    names = [(member, vm_name(job.job_id, member)) for member in members]
+    addresses = {member: address_book.channel_address(name, create.zone) for member, name in names}
+    roles = dict.fromkeys(member.task_type for member in members)
+    by_role = [[addresses[member] for member in members if member.task_type is role] for role in roles]
+    return {
+        "key": job.channel_key,
+        "first": members.index(first),
+        "members": [as_number_range(role) for role in by_role],
     }
 
 

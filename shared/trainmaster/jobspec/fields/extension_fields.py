@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from trainmaster.core.model.gang import required_replicas
+from trainmaster.core.model.members import has_channel
 from trainmaster.core.model.plan import Plan
 from trainmaster.jobspec.fields.google_resources import PROJECT
-from trainmaster.jobspec.formats.extension import Extension, SpotUse
+from trainmaster.jobspec.formats.extension import Extension, SaveOnNotice, SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 
@@ -38,6 +40,16 @@ def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:
     elif not has_tpu and not _IMAGE.fullmatch(image):
         rule = "must be a boot image, projects/P/global/images/NAME or projects/P/global/images/family/NAME"
         problems.add(path, f"{rule}, not {quoted(image)}", example_at(path))
+
+
+def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Problems) -> Plan:
+    """Return the plan with who saves on a notice. Add a problem if a job without a peer channel requests `gang`."""
+    can_save_together = has_channel(plan)
+    if requested is SaveOnNotice.GANG and not can_save_together:
+        problem = "cannot be gang for this job: only the members of a synchronous job on several VMs save together"
+        problems.add_text((EXTENSION, "saveOnNotice"), problem, "replica")
+    default = SaveOnNotice.GANG if can_save_together else SaveOnNotice.REPLICA
+    return replace(plan, save_on_notice=(requested or default).value)
 
 
 def check_gang(plan: Plan, problems: Problems) -> None:

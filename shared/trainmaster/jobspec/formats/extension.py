@@ -55,6 +55,14 @@ class TrackingRun(StrEnum):
     """The tracker decides."""
 
 
+class SaveOnNotice(StrEnum):
+    """Which programs are asked to save when the end of a VM is announced."""
+
+    GANG = "gang"
+    REPLICA = "replica"
+    OFF = "off"
+
+
 class CheckpointSignal(StrEnum):
     """The signal that asks a program to save a checkpoint before its VM is deleted."""
 
@@ -130,6 +138,11 @@ class Extension(WireModel):
     reservation: OptionalString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
     checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(
         "SIGUSR1", "Signal that asks the program to save before its VM is deleted."
+    )
+    save_on_notice: Annotated[SaveOnNotice | None, one_of(SaveOnNotice)] = wire_field(
+        "replica",
+        "Who is asked to save when the end of a VM is announced. gang: all members of a synchronous job, at one moment"
+        " (its default). replica: the VM's own program (default of other jobs). off: nobody.",
     )
     tracking_run: Annotated[TrackingRun | None, one_of(TrackingRun)] = wire_field(
         "one",

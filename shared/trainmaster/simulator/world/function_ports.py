@@ -30,6 +30,9 @@ class SimAddressBook:
     def address(self, name: str, zone: str) -> str:
         return f"{name}.{zone}:2222"
 
+    def channel_address(self, name: str, zone: str) -> str:
+        return f"{name}.{zone}:2221"
+
 
 def run_sequentially(tasks: Sequence[Callable[[], None]]) -> None:
     """Run all tasks to their end, then raise the first error: what `provision.in_threads` promises, without threads."""

@@ -9,11 +9,13 @@ import pytest
 
 from tests.support.scripted_agent import (
     ACCEPTED,
+    CANCELLED,
     DIES,
     EVENTS,
     HOLD,
     HOLD_NEXT,
     MAINTENANCE,
+    PEER_ASKS,
     PREEMPTED,
     PROGRAM_ENDS,
     RUN,
@@ -22,6 +24,7 @@ from tests.support.scripted_agent import (
     SET_UP,
     SETUP_FAILS,
     SHUTDOWN,
+    STOP,
     TIMER,
     ScriptedVm,
 )
@@ -34,6 +37,52 @@ def test_agent_takes_every_edge_of_the_table_and_no_other() -> None:
     for _ in range(3_000):
         taken |= ScriptedVm().run(*choice.choices(EVENTS, k=16)).agent.edges
     assert taken == set(EDGES)
+
+
+def test_gang_that_saves_together_takes_no_other_edge() -> None:
+    choice = random.Random(2)  # noqa: S311 - reproducible histories, no secrets
+    taken = set()
+    for _ in range(1_000):
+        vm = ScriptedVm(is_gang=True).run(*choice.choices((*EVENTS, PEER_ASKS, TIMER, TIMER), k=16))
+        taken |= vm.agent.edges
+        asked = [fact for fact in vm.facts if fact == "save together"]
+        starts = [fact for fact in vm.facts if fact.startswith("start")]
+        assert len(asked) <= len(starts), "a program is asked once"
+        assert not [line for line in vm.console.lines if "Unexpected" in line]
+    assert taken == set(EDGES)
+
+
+@pytest.mark.parametrize(
+    ("history", "facts"),
+    [
+        pytest.param((PEER_ASKS, TIMER, PROGRAM_ENDS), ["save together", "saved 1"], id="ends after it"),
+        pytest.param((PEER_ASKS, PROGRAM_ENDS, TIMER), ["process 1"], id="had ended before"),
+        pytest.param((PEER_ASKS, TIMER, STOP), ["save together", "end"], id="the job ends"),
+        pytest.param(
+            (PEER_ASKS, TIMER, HOLD_NEXT, PROGRAM_ENDS, SET_UP), ["save together", "held 2"], id="held while it saves"
+        ),
+        pytest.param(
+            (PEER_ASKS, TIMER, PROGRAM_ENDS, HOLD_NEXT, SET_UP),
+            ["save together", "saved 1", "held 2, saved 1"],
+            id="the end is evidence",
+        ),
+        pytest.param(
+            (PREEMPTED, TIMER, TIMER, PROGRAM_ENDS, HOLD_NEXT),
+            ["asks for 1", "save together", "preemption 1"],
+            id="own VM: another one is requested, and nothing more starts here",
+        ),
+        pytest.param(
+            (PREEMPTED, SHUTDOWN, TIMER, PROGRAM_ENDS),
+            ["asks for 1", "save together", "preemption 1", "vm_stopping 1", "flushed", "agent exits"],
+            id="the shutdown leaves time to save",
+        ),
+        pytest.param(
+            (MAINTENANCE, CANCELLED, TIMER, PROGRAM_ENDS), ["asks for 1", "save together", "saved 1"], id="withdrawn"
+        ),
+    ],
+)
+def test_program_of_a_gang_that_is_asked_to_save(history: tuple[str, ...], facts: list[str]) -> None:
+    assert ScriptedVm(is_gang=True).run(RUN, SET_UP, *history).facts[2:] == facts
 
 
 def test_missing_edge_is_logged_and_does_not_stop_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,208 @@
+"""The peer channel: datagrams between the agents of a synchronous job, by UDP.
+
+    ask ──► send to every peer, again each RESEND_S ──► all have answered, or the time is over ──► unanswered peers
+    receive ──► verified? of the running round? ──► first of its serial number ──► handler, main thread ──► answer
+                no: dropped                         └── handled before ──► answer
+
+The channel makes things fast, never correct: a datagram may be lost, late or doubled, or a firewall may drop all of
+them. So whatever is asked here is also ordered by a directive, more slowly (docs/decisions/0135-peer-channel.md).
+
+A flood costs at most `WINDOW_MAX` datagrams each `WINDOW_S`, the kernel's buffer, and no other memory: only the first
+verified datagram of a kind from each peer reaches the main thread, once in a round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import socket
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.channel.datagrams import BYTES_MAX, Datagram, decode, encode
+from trainmaster.agent.google_http.http_call import backoffs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trainmaster.agent.model.inbox import Inbox
+    from trainmaster.agent.model.vm_config import AgentIdentity, ChannelConfig, IncarnationKey
+    from trainmaster.agent.reporting.serial_console import Console
+
+    Address = tuple[str, int]
+
+RESEND_S = 0.1
+WINDOW_S = 0.02
+WINDOW_MAX = 256
+BIND_RETRY_MAX_S = 30.0
+
+
+class PeerChannel:
+    """`ask` and `on` are called on the main thread. `run` needs a thread of its own."""
+
+    def __init__(
+        self,
+        config: ChannelConfig,
+        identity: AgentIdentity,
+        inbox: Inbox,
+        console: Console,
+        running: Callable[[], IncarnationKey | None],
+    ) -> None:
+        """`running` returns the round that was started last. It is called on any thread."""
+        self._secret = config.key
+        self._members = config.members
+        self.number = config.first + identity.index
+        """This agent's number among the members."""
+        self._job_id = identity.config.job_id
+        self._inbox = inbox
+        self._console = console
+        self._running = running
+        self._handlers: dict[str, Callable[[Datagram], None]] = {}
+        self._lock = threading.Lock()
+        self._round: IncarnationKey | None = None
+        """The round that the maps below are about."""
+        self._taken: dict[tuple[str, int], int] = {}
+        """By kind and sender, the last serial number that was given to its handler."""
+        self._handled: dict[tuple[str, int], int] = {}
+        """The same, of those whose handler has returned."""
+        self._asked: dict[str, int] = {}
+        """The last serial number of each kind that this agent asked."""
+        self._answers: dict[str, set[int]] = {}
+        """Peers that answered it."""
+        self._socket: socket.socket | None = None
+
+    def on(self, kind: str, handler: Callable[[Datagram], None]) -> None:
+        """Let the handler receive each peer's first datagram of this kind in a round, on the main thread."""
+        self._handlers[kind] = handler
+
+    def run(self) -> None:
+        """Receive datagrams for ever."""
+        self.open()
+        while True:
+            self.receive_some()
+
+    def receive_some(self) -> None:
+        """Receive at most `WINDOW_MAX` datagrams within `WINDOW_S`, and wait for the first."""
+        assert self._socket is not None  # noqa: S101 - `open` was called
+        end = math.inf
+        for _ in range(WINDOW_MAX):
+            with contextlib.suppress(OSError):  # ICMP: the port of a peer is closed
+                self._receive(*self._socket.recvfrom(BYTES_MAX + 1))
+            end = min(end, time.monotonic() + WINDOW_S)
+            if time.monotonic() >= end:
+                return
+        time.sleep(max(0.0, end - time.monotonic()))
+
+    def ask(
+        self,
+        kind: str,
+        key: IncarnationKey,
+        seconds: Callable[[], Mapping[str, float]],
+        until_s: float,
+        done: Callable[[Sequence[int]], None],
+    ) -> None:
+        """Send a datagram to every peer until each has answered, for `until_s` at most.
+
+        `seconds` returns the times of each repetition. `done` receives the peers that did not answer, on the main
+        thread.
+        """
+        with self._lock:
+            self._enter(key)
+            self._answers[kind] = set()
+            serial = self._asked[kind] = self._asked.get(kind, 0) + 1
+        asked = Datagram(key, self.number, kind, serial)
+        self._inbox.start_thread(functools.partial(self._send_until, asked, seconds, until_s, done))
+
+    def _send_until(
+        self,
+        asked: Datagram,
+        seconds: Callable[[], Mapping[str, float]],
+        until_s: float,
+        done: Callable[[Sequence[int]], None],
+    ) -> None:
+        end = time.monotonic() + until_s
+        resolved: dict[int, Address] = {}
+        silent = [number for number in range(len(self._members)) if number != self.number]
+        while silent and time.monotonic() < end and self._asked.get(asked.kind) == asked.serial:
+            for number in silent:
+                with contextlib.suppress(OSError):  # its name is not known yet, or no port is open
+                    if number not in resolved:
+                        resolved[number] = resolve(self._members[number])
+                    self._send(replace(asked, seconds=seconds()), resolved[number])
+            time.sleep(RESEND_S)
+            with self._lock:
+                answered = self._answers.get(asked.kind, set())
+                silent = [number for number in silent if number not in answered]
+        self._inbox.post(done, silent)
+
+    def _receive(self, data: bytes, address: Address) -> None:
+        datagram = decode(data, self._job_id, self._secret)
+        if datagram is None or datagram.sender == self.number or not 0 <= datagram.sender < len(self._members):
+            return
+        if datagram.key != self._running():
+            return
+        kind = datagram.kind
+        with self._lock:
+            self._enter(datagram.key)
+            if datagram.answers:
+                if datagram.serial == self._asked.get(kind):
+                    self._answers[kind].add(datagram.sender)
+                return
+            if kind not in self._handlers:
+                return
+            source = (kind, datagram.sender)
+            is_first = datagram.serial > self._taken.get(source, 0)
+            is_handled = datagram.serial <= self._handled.get(source, 0)
+            self._taken[source] = max(datagram.serial, self._taken.get(source, 0))
+        if is_first:
+            self._inbox.post(self._handle, datagram, address)
+        elif is_handled:
+            self._answer(datagram, address)
+
+    def _handle(self, datagram: Datagram, address: Address) -> None:
+        self._handlers[datagram.kind](datagram)
+        with self._lock:
+            if datagram.key == self._round:
+                self._handled[datagram.kind, datagram.sender] = datagram.serial
+        self._answer(datagram, address)
+
+    def _answer(self, datagram: Datagram, address: Address) -> None:
+        with contextlib.suppress(OSError):
+            self._send(Datagram(datagram.key, self.number, datagram.kind, datagram.serial, answers=True), address)
+
+    def _send(self, datagram: Datagram, address: Address) -> None:
+        if self._socket is not None:
+            self._socket.sendto(encode(datagram, self._job_id, self._secret), address)
+
+    def _enter(self, key: IncarnationKey) -> None:
+        """Forget what was about another round. Call it under the lock."""
+        if key != self._round:
+            self._round = key
+            for known in (self._taken, self._handled, self._asked, self._answers):
+                known.clear()
+
+    def open(self) -> None:
+        """Open this agent's own port. Another process may have it for a while, and the VM's name may be unknown."""
+        has_failed = False
+        for wait in backoffs(BIND_RETRY_MAX_S):
+            channel = socket.socket(type=socket.SOCK_DGRAM)
+            try:
+                channel.bind(resolve(self._members[self.number]))
+            except OSError as error:
+                channel.close()
+                if not has_failed:
+                    self._console.log(f"The port of the peer channel cannot be opened yet: {error}")
+                has_failed = True
+                time.sleep(wait)
+                continue
+            self._socket = channel
+            return
+
+
+def resolve(address: str) -> Address:
+    """Return the IPv4 address and the port of `HOST:PORT`. Raises OSError if the name is not known."""
+    host, _, port = address.rpartition(":")
+    return socket.gethostbyname(host), int(port)

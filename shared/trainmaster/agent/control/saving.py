@@ -1,0 +1,153 @@
+"""When the program is asked to save: because this VM goes, or because the VM of any member of a synchronous job does.
+
+    notice ──► a moment MOMENT_S ahead ──► `save` to the peers, until they answer ──► notice message, with those that
+                     │                                                                did not: they get a directive
+                     └──► at the moment: file and signal, on every member
+
+A program that ends afterwards ends the round. The others may finish their save: the agent does not end its program for
+the directive that holds the next round before `patience_s` is over. docs/decisions/0136-save-together.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainmaster.agent.channel.datagrams import Datagram
+    from trainmaster.agent.channel.peer_channel import PeerChannel
+    from trainmaster.agent.control.launcher import Launcher, RunningProgram
+    from trainmaster.agent.control.run_state import RunState
+    from trainmaster.agent.model.inbox import Inbox
+    from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, VmConfig
+    from trainmaster.agent.reporting.serial_console import Console
+
+KIND = "save"
+MOMENT_S = 0.5
+"""How far ahead the moment is. Measured: datagrams reach 16 members within 51 ms (p99)."""
+TIMER_SKEW_S = 0.2
+ASK_S = 2.0
+"""How long peers are asked. A directive orders it for the others."""
+AGAIN_S = 600.0
+"""A notice that comes later asks again: the one before may have been withdrawn."""
+FINISH_S = 600.0
+"""Time for a save after the round has ended."""
+AHEAD_MAX_S = 3600.0
+"""Longest time until a VM is given up that a peer may name: the longest notice."""
+
+
+class Saving:
+    """Use it on the main thread only."""
+
+    def __init__(  # noqa: PLR0913 - the parts that it uses
+        self,
+        config: VmConfig,
+        inbox: Inbox,
+        console: Console,
+        launcher: Launcher,
+        run_state: RunState,
+        channel: PeerChannel | None,
+        *,
+        enter: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`enter` is called when the program is asked to save."""
+        self._config = config
+        self._inbox = inbox
+        self._console = console
+        self._launcher = launcher
+        self._run_state = run_state
+        self._channel = channel if config.saves_together else None
+        self._enter = enter
+        self._clock = clock
+        self._key: IncarnationKey | None = None
+        """The round that a moment was chosen for."""
+        self._asked: IncarnationKey | None = None
+        """The last round whose program was asked to save."""
+        self._moment = math.inf
+        self._has_acted = False
+        self._gives_up_at = math.inf
+        """When the first VM that goes is given up."""
+        self._round_ended_at: float | None = None
+        """When a directive ended the round."""
+        if self._channel is not None:
+            self._channel.on(KIND, self._on_peer)
+
+    def request(self, program: RunningProgram | None, gives_up_s: float) -> bool:
+        """Ask the program to save, and those of the peers, because this VM goes; return whether a program runs.
+
+        `gives_up_s`: seconds until the VM is given up.
+        """
+        key = self._run_state.last_started
+        if program is None or key is None:
+            return False
+        if self._channel is not None:
+            self._ask_peers(self._channel, key, gives_up_s)
+        elif self._config.save_on_notice != "off":
+            name = self._config.checkpoint_signal
+            self._enter()
+            self._console.log(f"Sending {name.name} to the program, so that it saves its state.")
+            self._launcher.show_notice()
+            program.notify(name)
+        return True
+
+    def on_directive(self, directive: ReceivedDirective) -> None:
+        """Save at once, if this is ordered: the peer's datagrams have not arrived."""
+        if directive.action == "save":
+            self._choose(directive.key, 0.0, directive.gives_up_at - time.time())
+
+    def was_asked(self, key: IncarnationKey) -> bool:
+        """Return whether all members of this round were asked to save: its end is no success and no failure."""
+        return key == self._asked
+
+    @property
+    def patience_s(self) -> float:
+        """How long a directive that has ended the round waits for the program to save and end by itself."""
+        desired = self._run_state.desired
+        if self._key != self._run_state.last_started or desired is None or desired.action == "stop":
+            return 0.0
+        if not self._has_acted:
+            return max(0.0, self._moment + TIMER_SKEW_S - self._clock())
+        if self._round_ended_at is None:
+            self._round_ended_at = self._clock()
+        return max(0.0, min(self._round_ended_at + FINISH_S, self._gives_up_at) - self._clock())
+
+    def _ask_peers(self, channel: PeerChannel, key: IncarnationKey, gives_up_s: float) -> None:
+        gives_up_at = self._clock() + gives_up_s
+        self._choose(key, MOMENT_S, gives_up_s)
+        channel.ask(
+            KIND,
+            key,
+            lambda: {"in": max(0.0, self._moment - self._clock()), "gives_up": gives_up_at - self._clock()},
+            ASK_S,
+            lambda silent: self._run_state.report_notice(key, gives_up_at - self._clock(), silent),
+        )
+
+    def _on_peer(self, datagram: Datagram) -> None:
+        self._choose(datagram.key, datagram.seconds.get("in", 0.0), datagram.seconds.get("gives_up", 0.0))
+
+    def _choose(self, key: IncarnationKey, in_s: float, gives_up_s: float) -> None:
+        """Act in `in_s`, unless an earlier moment was chosen. The first of several notices counts for `AGAIN_S`."""
+        if key != self._run_state.last_started:
+            return
+        now = self._clock()
+        if key != self._key or (self._has_acted and now - self._moment > AGAIN_S):
+            self._key, self._moment, self._has_acted = key, math.inf, False
+            self._gives_up_at, self._round_ended_at = math.inf, None
+        self._gives_up_at = min(self._gives_up_at, now + min(max(gives_up_s, 0.0), AHEAD_MAX_S))
+        in_s = min(max(in_s, 0.0), MOMENT_S)
+        if not self._has_acted and now + in_s < self._moment:
+            self._moment = now + in_s
+            self._inbox.post_later(in_s, functools.partial(self._act_if_due, key, self._moment))
+            self._launcher.prepare_save()
+
+    def _act_if_due(self, key: IncarnationKey, moment: float) -> None:
+        is_current = key == self._run_state.last_started == self._key
+        if is_current and moment == self._moment and not self._has_acted and self._launcher.is_running:
+            self._has_acted, self._asked = True, key
+            self._enter()
+            self._console.log(f"All members of the job save now: {self._launcher.request_save()}.")

@@ -1,0 +1,206 @@
+"""When all members are asked to save, and how long an agent waits for its program to finish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from trainmaster.agent.channel.datagrams import Datagram
+from trainmaster.agent.control.saving import AGAIN_S, ASK_S, FINISH_S, MOMENT_S, Saving
+from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
+
+ROUND, NEXT = IncarnationKey(1, 3), IncarnationKey(1, 4)
+
+
+@dataclass
+class Gang:
+    """One agent's `Saving`, with a clock, timers, and a channel that the test answers for."""
+
+    mode: str = "gang"
+    now: float = 1_000.0
+    facts: list[tuple[float, str]] = field(default_factory=list)
+    timers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    asked: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.program = SimpleNamespace(notify=lambda number: self.note(f"notify {number.name}"))
+        self.launcher = SimpleNamespace(
+            is_running=True, request_save=self.ask_program, show_notice=lambda: None, prepare_save=lambda: None
+        )
+        self.run_state = SimpleNamespace(last_started=ROUND, desired=None, report_notice=self.report)
+        config = SimpleNamespace(
+            saves_together=self.mode == "gang",
+            save_on_notice=self.mode,
+            checkpoint_signal=SimpleNamespace(name="SIGUSR1"),
+        )
+        self.saving = Saving(
+            cast("Any", config),
+            cast("Any", SimpleNamespace(post_later=self.post_later)),
+            cast("Any", SimpleNamespace(log=lambda text: None)),
+            cast("Any", self.launcher),
+            cast("Any", self.run_state),
+            cast("Any", SimpleNamespace(on=lambda kind, handler: setattr(self, "receive", handler), ask=self.ask)),
+            enter=lambda: self.note("saving"),
+            clock=lambda: self.now,
+        )
+
+    def note(self, fact: str) -> None:
+        self.facts.append((round(self.now - 1_000, 3), fact))
+
+    def ask_program(self) -> str:
+        self.note("asked")
+        return ""
+
+    def report(self, key: IncarnationKey, gives_up_s: float, silent: Sequence[int]) -> None:
+        self.note(f"notice {key.incarnation} {gives_up_s:.1f} {list(silent)}")
+
+    def post_later(self, delay_s: float, handler: Callable[[], None]) -> None:
+        self.timers.append((self.now + delay_s, handler))
+
+    def ask(
+        self,
+        kind: str,
+        key: IncarnationKey,
+        seconds: Callable[[], Mapping[str, float]],
+        until_s: float,
+        done: Callable[[Sequence[int]], None],
+    ) -> None:
+        assert until_s == ASK_S
+        self.asked = {"seconds": seconds, "done": done}
+
+    def advance(self, seconds: float) -> None:
+        until = self.now + seconds
+        while due := sorted((timer for timer in self.timers if timer[0] <= until), key=lambda timer: timer[0]):
+            self.timers.remove(due[0])
+            self.now = due[0][0]
+            due[0][1]()
+        self.now = until
+
+    def notice(self, gives_up_s: float = 25.0) -> bool:
+        return self.saving.request(cast("Any", self.program), gives_up_s)
+
+    def peer_asks(self, in_s: float, gives_up_s: float = 25.0, key: IncarnationKey = ROUND) -> None:
+        cast("Any", self).receive(Datagram(key, 0, "save", 1, seconds={"in": in_s, "gives_up": gives_up_s}))
+
+    def end_round(self, action: str = "hold") -> float:
+        self.run_state.desired = ReceivedDirective(NEXT, action)
+        return self.saving.patience_s
+
+
+def test_agent_with_the_notice_tells_its_peers_the_rest_of_the_time_and_acts_with_them() -> None:
+    gang = Gang()
+    assert gang.notice()
+    gang.advance(0.2)
+    assert {name: round(value, 3) for name, value in gang.asked["seconds"]().items()} == {"in": 0.3, "gives_up": 24.8}
+    gang.asked["done"]([1])
+    gang.advance(1)
+    assert gang.facts == [(0.2, "notice 3 24.8 [1]"), (MOMENT_S, "saving"), (MOMENT_S, "asked")]
+    assert gang.saving.was_asked(ROUND)
+    assert not gang.saving.was_asked(NEXT)
+
+
+def test_peer_acts_at_the_moment_that_it_is_told_and_once() -> None:
+    gang = Gang()
+    for _ in range(3):
+        gang.peer_asks(0.4)
+    gang.advance(5)
+    gang.peer_asks(0.4)
+    gang.advance(5)
+    assert gang.facts == [(0.4, "saving"), (0.4, "asked")]
+
+
+def test_of_two_notices_the_first_moment_counts_in_any_order() -> None:
+    for first, second in ((0.5, 0.2), (0.2, 0.5)):
+        gang = Gang()
+        gang.peer_asks(first)
+        gang.peer_asks(second)
+        gang.advance(1)
+        assert gang.facts == [(0.2, "saving"), (0.2, "asked")]
+
+
+@pytest.mark.parametrize("in_s", [-5.0, 1e9])
+def test_moment_that_a_peer_invents_is_at_most_half_a_second_away(in_s: float) -> None:
+    gang = Gang()
+    gang.peer_asks(in_s)
+    gang.advance(MOMENT_S)
+    assert gang.saving.was_asked(ROUND)
+
+
+def test_datagram_and_directive_of_another_round_ask_for_nothing() -> None:
+    gang = Gang()
+    gang.peer_asks(0.1, key=NEXT)
+    gang.saving.on_directive(ReceivedDirective(NEXT, "save", gives_up_at=2e9))
+    gang.saving.on_directive(ReceivedDirective(ROUND, "run"))
+    gang.advance(5)
+    assert gang.facts == []
+
+
+def test_directive_asks_at_once() -> None:
+    gang = Gang()
+    gang.saving.on_directive(ReceivedDirective(ROUND, "save", gives_up_at=2e9))
+    gang.advance(0)
+    assert gang.facts == [(0, "saving"), (0, "asked")]
+
+
+def test_program_that_ended_before_the_moment_was_not_asked() -> None:
+    gang = Gang()
+    gang.notice()
+    gang.launcher.is_running = False
+    gang.advance(5)
+    assert not gang.saving.was_asked(ROUND)
+    assert gang.facts == []
+
+
+def test_later_notice_asks_again() -> None:
+    gang = Gang()
+    gang.peer_asks(0.1)
+    gang.advance(AGAIN_S + 1)
+    gang.peer_asks(0.1)
+    gang.advance(1)
+    assert [fact for _, fact in gang.facts].count("asked") == 2
+    assert gang.saving.was_asked(ROUND)
+
+
+@pytest.mark.parametrize(
+    ("gives_up_s", "expected_s"), [(25.0, 23.9), (3_000.0, FINISH_S), (1e9, FINISH_S), (-1.0, 0.0)]
+)
+def test_save_may_end_until_the_vm_is_given_up_but_not_for_longer_than_ten_minutes(
+    gives_up_s: float, expected_s: float
+) -> None:
+    gang = Gang()
+    gang.peer_asks(0.1, gives_up_s)
+    gang.advance(1.1)
+    assert gang.end_round() == pytest.approx(expected_s)
+    gang.advance(expected_s)
+    assert gang.saving.patience_s == pytest.approx(0)
+
+
+def test_round_that_ends_before_the_moment_waits_for_it() -> None:
+    gang = Gang()
+    gang.notice()
+    assert MOMENT_S <= gang.end_round() < MOMENT_S + 0.5
+    gang.advance(MOMENT_S)
+    assert gang.saving.patience_s > 20
+
+
+def test_stop_and_a_round_without_notice_do_not_wait() -> None:
+    gang = Gang()
+    assert gang.end_round() == 0
+    gang.peer_asks(0)
+    gang.advance(1)
+    assert gang.end_round("stop") == 0
+    assert gang.end_round() > 0
+
+
+@pytest.mark.parametrize(("mode", "facts"), [("replica", [(0, "saving"), (0, "notify SIGUSR1")]), ("off", [])])
+def test_other_modes_ask_at_most_the_own_program(mode: str, facts: list[tuple[float, str]]) -> None:
+    gang = Gang(mode)
+    assert gang.notice()
+    assert not gang.saving.request(None, 25)
+    gang.advance(5)
+    assert gang.facts == facts
+    assert not gang.asked
