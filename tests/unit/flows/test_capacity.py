@@ -153,6 +153,26 @@ def test_stockout_decision_names_request_zone_and_googles_error(world: World, fl
     )
 
 
+@pytest.mark.parametrize("is_independent", [False, True])
+def test_gang_that_loses_all_its_vms_runs_in_the_next_zone_without_a_wait(
+    world: World, fleet: RecordingFleet, *, is_independent: bool
+) -> None:
+    world.is_independent = is_independent
+    world.start_running()
+    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    fleet.stockout_zones = {A}
+    for replica_id in (CHIEF, WORKER_0, WORKER_1):
+        world.send("maintenance", replica_id, cause="preemption")
+    lost_at = world.now
+    world.deliver()
+    assert {vm.zone for vm in world.vms} == {B}
+    assert (world.now - lost_at).total_seconds() < 60, "no pause of a sweep"
+    world.report_all_ready()
+    world.deliver()
+    assert (world.state, world.job.attempt, world.job.budgets.reruns_used) == ("RUNNING", 1, 0)
+    world.check()
+
+
 def test_only_lost_vms_are_replaced_in_the_zone_of_the_gang(world: World, fleet: RecordingFleet) -> None:
     submit(world, spot_plan(3))
     world.report_all_ready()
@@ -198,9 +218,7 @@ def test_ready_replica_follows_its_peers_to_another_zone_after_a_stockout(world:
     assert {(vm.replica_id, vm.zone) for vm in world.vms} == {
         (replica_id, B) for replica_id in (CHIEF, WORKER_0, WORKER_1)
     }
-    assert (world.replica(CHIEF).vm_generation, world.replica(CHIEF).restarts_used) == (2, 0)
-    (text,) = [entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.WRONG_ZONE]
-    assert f"is in {A}, but VMs for its peers are requested in another zone" in text
+    assert (world.replica(CHIEF).vm_generation, world.replica(CHIEF).restarts_used) == (3, 0)
     world.report_all_ready()
     world.deliver()
     assert (world.state, world.job.attempt) == ("RUNNING", 1)

@@ -56,6 +56,9 @@ class ContinueProvisioning:
     """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the action."""
     blocked_since: datetime | None = None
     """As in the placement."""
+    floor: int | None = None
+    """The placement's next floor of VM generations, if the gang moves to another zone. None: it stays, or an earlier
+    release recorded the action."""
     kind: Literal["continue_provisioning"] = "continue_provisioning"
 
 

@@ -19,7 +19,7 @@ from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.core.model.vm import Directive, LossCause, Vm, VmStatus
+from trainmaster.core.model.vm import Directive, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
 from trainmaster.core.reconcile.rounds import missing_members, readiness
@@ -106,12 +106,10 @@ def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
     """Return the next step for this VM; None if it is as desired, or belongs to a newer state."""
     if vm.vm_generation > target.replica.vm_generation:
         return None
-    if vm.vm_generation < target.replica.vm_generation or (vm.zone != job.zone and target.may_create):
-        return _delete_or_await(vm)
+    if vm.vm_generation < target.replica.vm_generation or vm.zone != job.zone:
+        return _delete_or_await(vm)  # outdated; only moves of an earlier release kept the VM generation
     if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
         return ReportLoss(target.replica, target.name, vm, vm.loss)
-    if vm.zone != job.zone:
-        return ReportLoss(target.replica, target.name, vm, LossCause.WRONG_ZONE)
     is_directed = vm.directive is not None and vm.directive.order >= target.directive.order
     if not is_directed:  # the metadata of a queued request cannot be changed: request it again
         return _delete_or_await(vm) if vm.status is VmStatus.QUEUED else Direct(vm, target.directive)

@@ -2,7 +2,7 @@
 
     before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets no maxWaitTime
     after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
-                      gang moves to the next zone, free of charge
+                      gang moves to the next zone, free of charge; at once if no required VM is left
     optional VMs      (`gang: false`) are requested in the zone of the required ones until the job ends
     refused           what an operator can repair (permission, API, billing, image) delays a job: one that has run
                       goes on asking, any other waits for an hour
@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, Ignore, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsOutOfReach, VmsQueued
+from trainmaster.core.model.floor import next_floor
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import (
@@ -158,6 +159,7 @@ def _continue(
         only_optional=event.required_present,
         problem=messages.capacity_problem(event),
         blocked_since=_blocked_since(state.job, now) if reason is Reason.BLOCKED else None,
+        floor=next_floor(state.replicas) if zone_index != state.job.placement.zone_index else None,
     )
     return Decision(Rule.CAPACITY, reason, f"{text}{when}.", action)
 

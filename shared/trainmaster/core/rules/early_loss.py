@@ -19,6 +19,7 @@ from typing import Final
 
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.model.floor import next_floor
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.replica import Replica
@@ -53,7 +54,14 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
     zone, placement, pause = job.plan.zones[zone_index], job.placement, _pause(losses)
     if is_whole_gang_requested(state) and not (job.plan.restart_job_on_worker_restart and replica.ever_ready):
         text = f"{series}: trying {zone} in {pause.total_seconds():.0f} s, free of charge."
-        action = ContinueProvisioning(zone_index, placement.round + 1, placement.since, now + pause, lost=replica.key)
+        action = ContinueProvisioning(
+            zone_index,
+            placement.round + 1,
+            placement.since,
+            now + pause,
+            lost=replica.key,
+            floor=next_floor(state.replicas),
+        )
         return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, action)
     text = f"{series}: the whole job moves to {zone} in {pause.total_seconds():.0f} s, free of charge."
     rerun = RerunJob(Budget.FREE, zone_index, lost=replica.key, is_vm_taken=True, next_at=now + pause)

@@ -20,7 +20,6 @@ If it made progress it publishes its request again; if it could only wait, the n
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -40,7 +39,9 @@ from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_rea
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
 from trainmaster.flows.provisioning.execute_steps import (
+    Inserts,
     execute_step,
+    record_capacity_errors,
     record_out_of_reach,
     record_queued_vms,
     record_unreachable_zone,
@@ -114,8 +115,7 @@ class _Delivery:
     started_at: datetime
     expires_at: datetime
     """When the lease expires."""
-    created: Counter[str] = field(default_factory=Counter)
-    """Inserts that Compute answered with "created", by request key."""
+    inserts: Inserts = field(default_factory=Inserts)
     waits: int = 0
     """Rounds that were followed by a pause."""
     has_progress: bool = False
@@ -187,9 +187,9 @@ class _Delivery:
             self.loaded = None
             if not self._admit(job):
                 return _Next.SWEEP
-        vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.plan.tpu_zones, job.plan.zones))
+        vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
         now = self.deps.clock()
-        steps = plan(state, vms, now, self.created)
+        steps = plan(state, vms, now, self.inserts.created)
         if self._goes_on(loaded, steps, unreachable):
             return _Next.ROUND
         if job.zone in unreachable:
@@ -221,9 +221,8 @@ class _Delivery:
         if steps.queued_vms:  # Cloud TPU's queue may take days
             record_queued_vms(steps.queued_vms, job, self.deps)
             return _Next.SWEEP
-        if not steps.waits:
-            self._execute(steps, job)
-        if steps.waits or all(isinstance(step, Direct) for step in steps.steps):
+        is_recorded = steps.waits or self._execute(steps, job)
+        if not is_recorded or steps.waits or all(isinstance(step, Direct) for step in steps.steps):
             self.deps.sleep(min(WAIT_MIN_S * 2**self.waits, WAIT_MAX_S))
             self.waits += 1
         return _Next.ROUND
@@ -251,7 +250,8 @@ class _Delivery:
             return True
         return admission.admit(job, self.deps, self.lease.holder)
 
-    def _execute(self, steps: Steps, job: Job) -> None:
+    def _execute(self, steps: Steps, job: Job) -> bool:
+        """Execute the steps. Return False if capacity errors wait for the end of another insert."""
         self.has_progress = True
         if any(isinstance(step, ReportLoss | ReportMissingMember) for step in steps.steps):
             self.loaded = None
@@ -267,11 +267,12 @@ class _Delivery:
             [
                 partial(
                     self._execute_in_time,
-                    partial(execute_step, step, job, fleet_deps.fleet, metadata, deps, self.created),
+                    partial(execute_step, step, job, fleet_deps.fleet, metadata, deps, self.inserts),
                 )
                 for step in steps.steps[:STEPS_MAX]
             ]
         )
+        return record_capacity_errors(self.inserts, job, fleet_deps.fleet, deps)
 
     def _execute_in_time(self, step: Callable[[], None]) -> None:
         """Execute a step unless the delivery has taken too long. The next delivery executes the others."""
