@@ -79,6 +79,9 @@ class Placement:
     floor: int = 0
     """Lowest VM generation that counts. A move raises it above every generation in use, which writes no replica
     (`trainmaster.core.model.floor`)."""
+    remaining: tuple[int, ...] | None = None
+    """Zones that follow in this pass, as indexes into the plan's zones. None: no pass has begun since the gang ran, and
+    all zones but the current one are left."""
     left: tuple[str, ...] | None = None
     """Zones that the gang was requested in before this one, and that may still have VMs. None: an earlier release
     stored the job, and any zone of its plan may have some."""

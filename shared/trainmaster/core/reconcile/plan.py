@@ -90,7 +90,7 @@ def vm_steps(
             steps.append(step)
         elif target.awaits_slices:
             waiting.append(Await(vm))
-    steps.extend(_required_first([_create(job, targets) for targets in missing.values()]))
+    steps.extend(_scarce_first(job, _required_first([_create(job, targets) for targets in missing.values()])))
     return tuple(steps or waiting)
 
 
@@ -100,6 +100,14 @@ def _required_first(creates: list[Create]) -> list[Create]:
     Optional VMs would otherwise take the capacity that the job needs in order to run at all.
     """
     return [create for create in creates if not create.partial] or creates
+
+
+def _scarce_first(job: Job, creates: list[Create]) -> list[Create]:
+    """Return only the inserts of VMs with accelerators, if any, after a capacity error: no other VM is paid for while
+    they are missing."""
+    if job.placement.since is None:
+        return creates
+    return [create for create in creates if create.group.accelerator or create.group.tpu] or creates
 
 
 def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:

@@ -63,11 +63,6 @@ def next_request_at(job: Job, since: datetime, now: datetime) -> datetime:
     return now + wait * (1 + RETRY_JITTER * _fraction(f"{job.job_id}/{job.placement.round}"))
 
 
-def is_pass_over(job: Job) -> bool:
-    """Whether the current placement round is the last one of a pass over all zones."""
-    return (job.placement.round + 1) % len(job.plan.zones) == 0
-
-
 def is_too_early(job: Job, now: datetime) -> bool:
     """Whether VMs may not be requested yet."""
     return job.placement.next_at is not None and now < job.placement.next_at

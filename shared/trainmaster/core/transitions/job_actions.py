@@ -54,10 +54,12 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
     job = state.job
     match action:
         case BeginPreparing():
-            preparing = move_job(job, JobState.PREPARING, placement=replace(job.placement, left=()))
+            preparing = move_job(job, JobState.PREPARING, placement=_first_placement(job, action))
             return Change(preparing, effects=PROVISION if action.requests_vms else ())
         case BeginRunning():
-            return Change(move_job(job, JobState.RUNNING, started_at=now))
+            return Change(
+                move_job(job, JobState.RUNNING, started_at=now, placement=replace(job.placement, remaining=None))
+            )
         case ContinueProvisioning():
             placement = replace(
                 _placed(job, action.zone_index),
@@ -67,6 +69,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
                 only_optional=action.only_optional,
                 problem=action.problem,
                 blocked_since=action.blocked_since,
+                remaining=action.remaining,
                 floor=action.floor or job.placement.floor,
             )
             stopped = _stopped(job, find_replica(state, action.lost), now) if action.lost else job.round
@@ -95,6 +98,11 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
             return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
         case _:
             assert_never(action)
+
+
+def _first_placement(job: Job, action: BeginPreparing) -> Placement:
+    placement = replace(job.placement, left=(), next_at=action.next_at)
+    return replace(placement, zone_index=action.order[0], remaining=action.order[1:]) if action.order else placement
 
 
 def _placed(job: Job, zone_index: int) -> Placement:
@@ -189,6 +197,7 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
             only_optional=False,
             problem="",
             blocked_since=None,
+            remaining=action.remaining,
         )
     rerun = replace(
         job,

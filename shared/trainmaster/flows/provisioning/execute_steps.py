@@ -18,6 +18,7 @@ from trainmaster.core.events import (
     VmsOutOfReach,
     VmsQueued,
 )
+from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import current_incarnation
@@ -32,8 +33,9 @@ from trainmaster.core.reconcile.steps import (
     Step,
     Steps,
 )
-from trainmaster.core.reconcile.zone_order import Stockout, machine_kind
+from trainmaster.core.rules.search import may_begin_pass
 from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning.outlook import gather_outlook, note_outcome
 from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import Created, Fleet, NotCreated, Pending, reached
 
@@ -58,7 +60,7 @@ def execute_step(
     """Execute one step of the job. Every step may be repeated. `metadata` returns the metadata of new VMs."""
     match step:
         case Create():
-            _create_vms(step, job, fleet, metadata(step), inserts)
+            _create_vms(step, job, fleet, metadata(step), deps, inserts)
         case Delete():
             fleet.delete(step.vm)
         case Direct():
@@ -117,11 +119,12 @@ def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps)
     return True
 
 
-def _create_vms(create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], inserts: Inserts) -> None:
+def _create_vms(create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, inserts: Inserts) -> None:
     outcome = fleet.create(job, create, metadata)
     match outcome:
         case Created():
             inserts.created[create.request_key(job.job_id)] += 1
+            note_outcome(create, deps, is_created=True)
         case Pending():
             inserts.is_open = True
         case NotCreated():
@@ -145,13 +148,13 @@ def _has_required_vms(job: Job, fleet: Fleet) -> bool:
 def _record_capacity_error(
     create: Create, outcome: NotCreated, job: Job, deps: Deps, *, required_present: bool
 ) -> None:
-    """Record why the VMs were not created, and remember a stockout for the zone order of later jobs."""
+    """Record why the VMs were not created, and note a stockout for all jobs."""
     kind = machine_kind(create.group, spot=create.spot)
     now = deps.clock()
     if outcome.kind is CapacityErrorKind.BLOCKED:
         _log.warning("Google refuses VMs: %s", outcome.message, extra={"action": REFUSED_CALL, "job_id": job.job_id})
     if outcome.kind is CapacityErrorKind.STOCKOUT:
-        deps.store.note_stockout(Stockout(create.zone, kind, now))
+        note_outcome(create, deps, is_created=False)
     not_created = VmsNotCreated(
         job_id=job.job_id,
         attempt=create.directive.attempt,
@@ -164,6 +167,7 @@ def _record_capacity_error(
         zones_available=outcome.zones_available,
         requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
         required_present=required_present,
+        outlook=gather_outlook(job, deps) if may_begin_pass(job) else (),
     )
     record(not_created, deps)
 

@@ -49,6 +49,7 @@ from trainmaster.flows.provisioning.execute_steps import (
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.heartbeats import find_silent, suspend_timeouts
 from trainmaster.flows.provisioning.measurements import record_measurements
+from trainmaster.flows.provisioning.outlook import gather_outlook
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
@@ -154,7 +155,7 @@ class _Delivery:
                 self.loaded = None
             if self._is_late():
                 break
-        self._continue_later()
+        self._continue_later(loaded.state.job)
 
     def release_quietly(self) -> None:
         """Release the lease after an error. If that fails too, the lease expires."""
@@ -246,7 +247,8 @@ class _Delivery:
     def _admit(self, job: Job) -> bool:
         """Return whether the job may request VMs."""
         if not self.deps.limits:
-            record(ProvisioningStarted(job.job_id, self.deps.clock()), self.deps)
+            outlook = gather_outlook(job, self.deps)
+            record(ProvisioningStarted(job.job_id, self.deps.clock(), outlook=outlook), self.deps)
             return True
         return admission.admit(job, self.deps, self.lease.holder)
 
@@ -297,9 +299,12 @@ class _Delivery:
         if is_done and job.state.is_terminal:
             admission.request_pass(self.deps)
 
-    def _continue_later(self) -> None:
+    def _continue_later(self, job: Job) -> None:
+        """Publish the request again. A pass that goes on is not left to the sweep: each request ends soon."""
         self.deps.store.release_lease(self.lease)
-        if self.has_progress and self.request.number < REQUESTS_MAX:
+        if job.placement.remaining and job.started_at is None and self.has_progress:
+            self._publish(self.request)
+        elif self.has_progress and self.request.number < REQUESTS_MAX:
             self._publish(replace(self.request, number=self.request.number + 1))
 
     def _publish(self, request: ProvisionRequest) -> None:
