@@ -52,5 +52,4 @@ def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
         hosts_done=(),
         quick_failures=0,
         bug=None,
-        replaced=replica.replaced + 1,
     )

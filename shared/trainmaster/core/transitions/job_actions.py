@@ -24,6 +24,7 @@ from trainmaster.core.actions import (
     StopRound,
     SucceedJob,
 )
+from trainmaster.core.model.floor import NO_VM
 from trainmaster.core.model.job import Budgets, Job, JobState, Placement, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
@@ -39,7 +40,7 @@ from trainmaster.core.transitions.change import (
     move_replica,
     with_next_version,
 )
-from trainmaster.core.transitions.replica_actions import NO_VM, charged, job_after_loss, replace_vm
+from trainmaster.core.transitions.replica_actions import charged, job_after_loss, replace_vm
 
 
 def accept_job(job: Job, now: datetime) -> Change:
@@ -54,12 +55,11 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
     job = state.job
     match action:
         case BeginPreparing():
-            preparing = move_job(job, JobState.PREPARING, placement=_first_placement(job, action))
+            preparing = move_job(replace(job, placement=_first_placement(job, action)), JobState.PREPARING)
             return Change(preparing, effects=PROVISION if action.requests_vms else ())
         case BeginRunning():
-            return Change(
-                move_job(job, JobState.RUNNING, started_at=now, placement=replace(job.placement, remaining=None))
-            )
+            started = replace(job, placement=replace(job.placement, remaining=None))
+            return Change(move_job(started, JobState.RUNNING, started_at=now))
         case ContinueProvisioning():
             placement = replace(
                 _placed(job, action.zone_index),

@@ -124,6 +124,8 @@ class _Delivery:
     has_read_heartbeats: bool = False
     heartbeats: dict[str, datetime] = field(default_factory=dict)
     """The heartbeats that were read of VMs with a startup timeout, by instance id."""
+    placement_rounds: set[int] = field(default_factory=set)
+    """The placement rounds that the delivery has seen. Several: it went on in a pass over the zones."""
     loaded: Loaded | None = None
     """The state, until it is known to have changed."""
     verdict: str = ""
@@ -155,7 +157,7 @@ class _Delivery:
                 self.loaded = None
             if self._is_late():
                 break
-        self._continue_later(loaded.state.job)
+        self._continue_later()
 
     def release_quietly(self) -> None:
         """Release the lease after an error. If that fails too, the lease expires."""
@@ -169,6 +171,7 @@ class _Delivery:
         if loaded is None:
             raise PermanentError(f"there is no job {self.request.job_id}")
         self.loaded, self.verdict = loaded, ""
+        self.placement_rounds.add(loaded.state.job.placement.round)
         return loaded
 
     def _extend_lease(self) -> bool:
@@ -185,9 +188,8 @@ class _Delivery:
         state, job, fleet_deps = loaded.state, loaded.state.job, self.fleet_deps
         fleet = fleet_deps.fleet
         if job.state is JobState.QUEUED:
-            self.loaded = None
-            if not self._admit(job):
-                return _Next.SWEEP
+            self.loaded = None  # the admission decides about the first zone
+            return _Next.ROUND if self._admit(job) else _Next.SWEEP
         vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
         now = self.deps.clock()
         steps = plan(state, vms, now, self.inserts.created)
@@ -299,13 +301,13 @@ class _Delivery:
         if is_done and job.state.is_terminal:
             admission.request_pass(self.deps)
 
-    def _continue_later(self, job: Job) -> None:
-        """Publish the request again. A pass that goes on is not left to the sweep: each request ends soon."""
+    def _continue_later(self) -> None:
+        """Publish the request again. A delivery that went on in a pass over the candidates does not count: each pass
+        ends with a pause."""
         self.deps.store.release_lease(self.lease)
-        if job.placement.remaining and job.started_at is None and self.has_progress:
-            self._publish(self.request)
-        elif self.has_progress and self.request.number < REQUESTS_MAX:
-            self._publish(replace(self.request, number=self.request.number + 1))
+        number = self.request.number + (len(self.placement_rounds) == 1)
+        if self.has_progress and number <= REQUESTS_MAX:
+            self._publish(replace(self.request, number=number))
 
     def _publish(self, request: ProvisionRequest) -> None:
         self.deps.bus.publish(topics.PROVISION, encode_provision(request), {})
