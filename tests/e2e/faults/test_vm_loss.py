@@ -23,7 +23,7 @@ WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 def job_without_capacity(lab: Lab) -> str:
     """Submit a job with stockouts in all zones. It starts before the other tests, because it retries after a minute.
 
-    It has its own machine type, because zones with a recent stockout of a machine type come last for that type.
+    It has its own machine type, because zones without capacity for a machine type come last for that type.
     """
     zones = [f"us-central1-{letter}" for letter in "abcdef"]
     lab.faults.change(stockout_zones=zones)
