@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -227,6 +228,39 @@ def test_gang_that_loses_all_its_vms_runs_in_the_next_zone_without_a_wait(
     world.report_all_ready()
     world.deliver()
     assert (world.state, world.job.attempt, world.job.budgets.reruns_used) == ("RUNNING", 1, 0)
+    world.check()
+
+
+def test_zone_is_left_only_when_no_insert_there_may_still_create_vms(world: World, fleet: RecordingFleet) -> None:
+    """Otherwise a replica would have two VMs for a time: one of the slow insert, and one in the next zone."""
+    full = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
+    fleet.outcomes = {(TaskType.CHIEF, A): Pending(), (TaskType.WORKER, A): full}
+    world.submit()
+    world.deliver()
+    assert {create.zone for create in fleet.requested} == {A}
+    assert Reason.STOCKOUT not in [entry.decision.reason for entry in world.ledger]
+    fleet.outcomes = {(TaskType.WORKER, A): full}
+    world.provision()
+    world.deliver()
+    assert {(vm.replica_id, vm.zone) for vm in world.vms} == {(id_, B) for id_ in (CHIEF, WORKER_0, WORKER_1)}
+    world.check()
+
+
+def test_vms_are_found_and_deleted_in_every_zone_that_the_job_has_left(world: World, fleet: RecordingFleet) -> None:
+    """Late inserts may have created VMs in any of them. Only those zones are listed if Google lists no others."""
+    fleet.stockout_zones = {A, B}
+    world.submit()
+    world.deliver()
+    assert world.job.zones_used == (C, B, A)
+    for zone, create in ((create.zone, create) for create in list(fleet.requested) if create.zone in (A, B)):
+        fleet.stockout_zones = set()
+        late = replace(create, round=create.round + 100)
+        MemoryFleet.create(
+            fleet, world.job, late, {"trainmaster-directive": json.dumps(create.directive.to_metadata())}
+        )
+        assert zone in {vm.zone for vm in world.vms}
+    world.provision()
+    assert {vm.zone for vm in world.vms} == {C}
     world.check()
 
 
