@@ -147,7 +147,7 @@ def now_s(search: Search) -> float:
 
 def before_s(search: Search) -> float:
     """Return when the earlier rule is ready."""
-    zones, job = list(search.zones), _job(search.zones)
+    zones, job = list(search.zones), job_in(search.zones)
     began_s = search.now_s
     if search.lost_in is None:
         recent = {
@@ -174,7 +174,7 @@ def before_s(search: Search) -> float:
     return LIMIT_S
 
 
-def _job(zones: tuple[str, ...]) -> Job:
+def job_in(zones: tuple[str, ...]) -> Job:
     gpus = Accelerator("nvidia-tesla-a100", 1)
     group = TaskGroup(TaskType.WORKER, GANG, "a2-highgpu-1g", gpus, spot=True)
     program = Program((), "trainer.task", (), None)
@@ -184,7 +184,7 @@ def _job(zones: tuple[str, ...]) -> Job:
 
 def _begun(search: Search) -> State:
     """Return the state of the queued job, or of one that ran and has lost all VMs."""
-    job, begins_at = _job(search.zones), at(search.now_s)
+    job, begins_at = job_in(search.zones), at(search.now_s)
     accepted = evolve(None, Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "", AcceptJob(job)), START)
     state = State(job, accepted.replicas, whole=True)
     if search.lost_in is None:
