@@ -103,7 +103,8 @@ resource "google_firestore_field" "expiry" {
     replicas   = "expire_at"
     ledger     = "expire_at"
     rejections = "expire_at"
-    stockouts  = "expire_at"
+    capacity   = "expire_at"
+    stockouts  = "expire_at" # documents of earlier releases
     leases     = "expires_at"
   }
   database   = google_firestore_database.this.name

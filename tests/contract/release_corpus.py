@@ -22,9 +22,9 @@ from trainmaster.core.actions import Action
 from trainmaster.core.decisions import Decision
 from trainmaster.core.events import Event
 from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
-from trainmaster.core.reconcile.zone_order import Stockout
 from trainmaster.gcp.firestore import documents
 from trainmaster.messaging import agent_messages, google_events, internal_requests
 from trainmaster.ports import Orphan, Rejection
@@ -39,7 +39,7 @@ KINDS: Final[dict[str, Any]] = {
     "ledger": (LedgerEntry, documents.entry_document),
     "orphan": (Orphan, documents.orphan_document),
     "rejection": (Rejection, documents.rejection_document),
-    "stockout": (Stockout, documents.stockout_document),
+    "stockout": (Outcome, documents.outcome_document),
 }
 """Name in the corpus → type, and the function that makes its document."""
 

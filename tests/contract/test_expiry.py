@@ -10,7 +10,7 @@ from google.cloud.firestore import Client
 
 from tests.support.jobs import CHIEF, START
 from tests.support.world import World
-from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.flows.user_requests import cancel_job, delete_job
 from trainmaster.gcp.firestore import states
@@ -72,8 +72,8 @@ def test_history_of_a_job_that_is_not_deleted_stays(client: Client, world: World
     assert set(expiry(client, f"jobs/{world.job_id}/ledger").values()) == {None}
 
 
-def test_rejections_and_stockouts_expire(client: Client, world: World) -> None:
+def test_rejections_and_outcomes_expire(client: Client, world: World) -> None:
     world.store.reject(Rejection("key", "gs://b/jobs/x.yaml#1", None, ("wrong",), START))
-    world.store.note_stockout(Stockout("us-central1-a", "n1-standard-4", START))
-    for collection in ("rejections", "stockouts"):
+    world.store.note_outcome(Outcome("us-central1-a", "n1-standard-4", START))
+    for collection in ("rejections", "capacity"):
         assert set(expiry(client, collection).values()) == {START + HISTORY_KEPT}

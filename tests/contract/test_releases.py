@@ -88,6 +88,12 @@ def test_running_job_of_the_previous_version_goes_on_until_its_members_stop() ->
     assert previous("replica", state="WAITING", instance_id=None).reports_held
 
 
+def test_job_of_an_earlier_release_may_have_vms_in_any_zone_of_its_plan_and_keeps_the_order() -> None:
+    job = previous("job", state="PREPARING", placement={"zone_index": 0})
+    assert set(job.zones_used) == set(job.plan.zones)
+    assert (job.placement.floor, job.placement.remaining) == (0, None)
+
+
 @pytest.mark.parametrize("case", DOCUMENTS, ids=a_name)
 def test_fields_of_a_newer_release_are_ignored(case: dict[str, Any]) -> None:
     kind, _ = KINDS[case["kind"]]

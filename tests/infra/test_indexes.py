@@ -63,6 +63,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "expire_history": lambda store, world: store.expire_history(world.job_id, NOW),
     "rejections": lambda store, world: (store.rejections(5), store.rejections(1, "x")),
     "job_of_vm": lambda store, world: store.job_of_vm(world.vms[0].name),
+    "outcomes": lambda store, world: store.outcomes([("us-central1-a", "n1-standard-4")]),
     "stockouts": lambda store, world: store.stockouts(NOW),
     "orphans": lambda store, world: store.orphans(),
 }
@@ -74,7 +75,7 @@ WRITE_ONLY: Final = {
     "release_lease",
     "next_admission_token",
     "reject",
-    "note_stockout",
+    "note_outcome",
     "report_orphan",
     "forget_orphan",
 }
@@ -213,7 +214,7 @@ def test_fields_that_the_store_writes_as_expiry_have_ttl_policies(plan: Plan) ->
         for field in plan.of("google_firestore_field").values()
         if field.get("ttl_config")
     }
-    collections = ("replicas", "ledger", "rejections", "stockouts")
+    collections = ("replicas", "ledger", "rejections", "capacity", "stockouts")
     assert policies == {*((name, EXPIRE_AT) for name in collections), ("leases", "expires_at")}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +28,7 @@ from trainmaster.flows import provision, vm_ready
 from trainmaster.flows.commit import notify as notifying
 from trainmaster.flows.commit import record
 from trainmaster.flows.provisioning import admission
-from trainmaster.flows.provisioning.execute_steps import execute_step
+from trainmaster.flows.provisioning.execute_steps import Inserts, execute_step, record_capacity_errors
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.memory import store as stores
@@ -149,9 +148,11 @@ def finish_after_one_round(patch: pytest.MonkeyPatch) -> None:
         if state.job.state == "QUEUED":
             record.record(ProvisioningStarted(job_id, deps.clock()), deps)
         steps = vm_steps(state.job, desired_vms(state.job, state.replicas), machines.fleet.list_vms(job_id))
+        inserts = Inserts()
         for step in steps:
             metadata = partial(vm_metadata, state.job, project="p", address_book=machines.addresses, agent_files={})
-            execute_step(step, state.job, machines.fleet, metadata, deps, Counter())
+            execute_step(step, state.job, machines.fleet, metadata, deps, inserts)
+        record_capacity_errors(inserts, state.job, machines.fleet, deps)
         deps.store.mark_done(job_id, keys, deps.clock())
 
     patch.setattr(provision, "handle", once)

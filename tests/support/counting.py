@@ -10,7 +10,7 @@ from typing import Any, cast
 from trainmaster.ports import AdmissionToken, Fleet, LiveJobs, Loaded, PendingEntries, Store
 
 SINGLE_READS = frozenset({"next_admission_token"})
-WITHOUT_READS = frozenset({"commit", "release_lease"})
+WITHOUT_READS = frozenset({"commit", "release_lease", "note_outcome"})
 
 
 @dataclass

@@ -27,6 +27,10 @@ class WriteCountingStore(MemoryStore):
         super().commit(loaded, entry, change, admission_token)
         self.writes += 1 + (change.job is not None) + len(change.replicas) + (admission_token is not None)
 
+    def note_outcome(self, outcome: Any) -> None:
+        super().note_outcome(outcome)
+        self.writes += 1
+
     def mark_done(self, job_id: str, keys: Any, at: Any) -> None:
         super().mark_done(job_id, keys, at)
         self.writes += len(keys)

@@ -17,6 +17,7 @@ from typing import Final
 
 from trainmaster.core.events import (
     AllReady,
+    JobSubmitted,
     ProvisioningStarted,
     StopRequested,
     TrialEnded,
@@ -33,7 +34,6 @@ from trainmaster.errors import PermanentError
 from trainmaster.flows.commit.history import expire_history
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
-from trainmaster.flows.job_creation.intake import with_zone_order
 from trainmaster.flows.user_requests import cancel_job, delete_job
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import TuneRequest, encode_tune
@@ -137,7 +137,7 @@ def _load_or_create_job(trial: Trial, tuning_job: Job, deps: CreationDeps) -> Jo
     if loaded is not None:
         return loaded.state.job
     now = deps.clock()
-    record(with_zone_order(trial_job(tuning_job, trial, now), now, deps.store), deps)
+    record(JobSubmitted(trial_job(tuning_job, trial, now), now), deps)
     return _load_job(job_id, deps)
 
 

@@ -161,6 +161,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
         program=program,
         region=region,
         zones=zones,
+        zones_listed=bool(extension.zones),
         runtime=OWN_IMAGE if has_bare_image else spec.runtime.name,
         image=image,
         max_running_s=spec.max_running_s,

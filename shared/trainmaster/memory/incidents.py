@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from datetime import datetime
 
-from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.ports import Orphan, Rejection
 
 
@@ -17,12 +18,12 @@ class Incidents:
         self._lock = threading.RLock()
         self._rejections: dict[str, Rejection] = {}
         self._orphans: dict[str, Orphan] = {}
-        self._stockouts: dict[tuple[str, str], Stockout] = {}
+        self._outcomes: dict[tuple[str, str], Outcome] = {}
 
     def copy_incidents(self, other: Incidents) -> None:
         """Replace all incidents by those of the other store."""
         self._rejections, self._orphans = dict(other._rejections), dict(other._orphans)
-        self._stockouts = dict(other._stockouts)
+        self._outcomes = dict(other._outcomes)
 
     def reject(self, rejection: Rejection) -> None:
         with self._lock:
@@ -33,16 +34,19 @@ class Incidents:
             stored = [one for one in self._rejections.values() if source is None or one.source == source]
         return tuple(sorted(stored, key=lambda rejection: rejection.at, reverse=True)[:limit])
 
-    def note_stockout(self, stockout: Stockout) -> None:
+    def note_outcome(self, outcome: Outcome) -> None:
         with self._lock:
-            key = (stockout.zone, stockout.kind)
-            previous = self._stockouts.get(key)
-            if previous is None or previous.at < stockout.at:
-                self._stockouts[key] = stockout
+            previous = self._outcomes.get(outcome.key)
+            if previous is None or previous.at <= outcome.at:
+                self._outcomes[outcome.key] = outcome
 
-    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
+    def outcomes(self, keys: Sequence[tuple[str, str]]) -> tuple[Outcome, ...]:
         with self._lock:
-            return tuple(stockout for stockout in self._stockouts.values() if stockout.at >= since)
+            return tuple(self._outcomes[key] for key in keys if key in self._outcomes)
+
+    def stockouts(self, since: datetime) -> tuple[Outcome, ...]:
+        with self._lock:
+            return tuple(o for o in self._outcomes.values() if o.at >= since and not o.is_created)
 
     def report_orphan(self, orphan: Orphan) -> None:
         with self._lock:

@@ -8,9 +8,9 @@ from typing import Final, Protocol
 
 from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.replica import ReplicaState
-from trainmaster.core.reconcile.zone_order import Stockout
 from trainmaster.core.transitions.change import Change
 from trainmaster.ports.store_values import (
     AdmissionToken,
@@ -204,7 +204,7 @@ class Leases(Protocol):
 
 
 class Incidents(Protocol):
-    """What went wrong outside any job: rejections, orphans and stockouts."""
+    """What happened outside any job: rejections, orphans, and the outcomes of requests for VMs."""
 
     def reject(self, rejection: Rejection) -> None:
         """Store the rejection. Idempotent by its key."""
@@ -229,12 +229,16 @@ class Incidents(Protocol):
         """Delete the report of the orphan. Idempotent."""
         ...
 
-    def note_stockout(self, stockout: Stockout) -> None:
-        """Store the stockout. Only the latest one of each zone and kind of machine is kept."""
+    def note_outcome(self, outcome: Outcome) -> None:
+        """Store the outcome. Only the latest one of each zone and kind of machine is kept."""
         ...
 
-    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
-        """Return the stored stockouts of `since` and later."""
+    def outcomes(self, keys: Sequence[tuple[str, str]]) -> tuple[Outcome, ...]:
+        """Return the stored outcomes with these keys (`Outcome.key`)."""
+        ...
+
+    def stockouts(self, since: datetime) -> tuple[Outcome, ...]:
+        """Return the stored outcomes of `since` and later that are stockouts."""
         ...
 
 

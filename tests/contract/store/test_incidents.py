@@ -1,11 +1,11 @@
-"""What is stored beside the jobs: rejections, orphans and stockouts."""
+"""What is stored beside the jobs: rejections, orphans and outcomes of requests."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from tests.support.jobs import START, at
-from trainmaster.core.reconcile.zone_order import Stockout
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.ports import Orphan, Rejection, Store
 
 
@@ -38,18 +38,23 @@ def test_orphan_is_reported_once_until_it_is_forgotten(store: Store) -> None:
     assert store.orphans() == (other,)
 
 
-def test_latest_stockout_of_each_zone_and_machine_kind_is_kept(store: Store) -> None:
+def test_latest_outcome_of_each_zone_and_machine_kind_is_kept(store: Store) -> None:
     zone, other = "us-central1-a", "us-central1-b"
     gpu = "Spot n1-standard-8 with 1 x nvidia-tesla-t4"
+    full, cpu, elsewhere = (
+        Outcome(zone, gpu, at(20)),
+        Outcome(zone, "n1-standard-8", at(30)),
+        Outcome(other, gpu, at(5)),
+    )
     assert store.stockouts(START) == ()
-    for at_s in (10, 20):
-        store.note_stockout(Stockout(zone, gpu, at(at_s)))
-    store.note_stockout(Stockout(zone, "n1-standard-8", at(30)))
-    store.note_stockout(Stockout(other, gpu, at(5)))
-    assert set(store.stockouts(START)) == {
-        Stockout(zone, gpu, at(20)),
-        Stockout(zone, "n1-standard-8", at(30)),
-        Stockout(other, gpu, at(5)),
-    }
-    assert set(store.stockouts(at(20))) == {Stockout(zone, gpu, at(20)), Stockout(zone, "n1-standard-8", at(30))}
+    assert store.outcomes([full.key]) == store.outcomes([]) == ()
+    for outcome in (replace(full, at=at(10), is_created=True), full, cpu, elsewhere):
+        store.note_outcome(outcome)
+    assert set(store.stockouts(START)) == {full, cpu, elsewhere}
+    assert set(store.stockouts(at(20))) == {full, cpu}
     assert store.stockouts(at(31)) == ()
+    assert set(store.outcomes([full.key, elsewhere.key, ("us-east1-b", gpu)])) == {full, elsewhere}
+    created = replace(full, at=at(40), is_created=True)
+    store.note_outcome(created)
+    assert store.outcomes([full.key]) == (created,)
+    assert set(store.stockouts(START)) == {cpu, elsewhere}

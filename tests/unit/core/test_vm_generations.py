@@ -11,9 +11,10 @@ from tests.support.decisions import summarize
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, lost, ready
 from trainmaster.core.actions import Budget, ContinueProvisioning, ReplaceVm, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule
-from trainmaster.core.events import Event, VmLost, VmReady
+from trainmaster.core.events import CapacityErrorKind, Event, VmLost, VmReady, VmsNotCreated
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
@@ -51,15 +52,53 @@ def steps(state: State, *vms: Vm) -> tuple[Step, ...]:
     return plan(state, vms, NOW).steps
 
 
-def test_stockout_gives_vms_that_are_requested_elsewhere_a_common_later_generation() -> None:
+MOVE = ContinueProvisioning(1, 1, floor=6)
+"""The next zone, with a floor above the generations of `CHIEF_REPORTED`."""
+
+
+def test_stockout_gives_the_gang_a_common_later_generation_in_the_next_zone() -> None:
+    state = replace(CHIEF_REPORTED, job=replace(CHIEF_REPORTED.job, placement=Placement(left=())))
+    event = VmsNotCreated("digits_1", 1, state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", NOW)
+    decision = judge(state, event, NOW)
+    change = evolve(state, decision, NOW)
+    assert change.replicas == (), "one document is written, whatever the size of the gang"
+    moved = apply(state, change)
+    assert set(generations(moved).values()) == {6}
+    assert all(replica.awaits_vm for replica in moved.replicas), "the chief's VM, too, is outdated"
+    assert moved.replicas[0].ever_ready
+    assert (moved.job.zones_used, moved.job.placement.left) == (("us-central1-b", "us-central1-a"), ("us-central1-a",))
+
+
+@pytest.mark.parametrize("beside", ["loss", "report", "both"])
+def test_loss_or_report_that_is_committed_beside_a_move_stays_below_the_floor(beside: str) -> None:
+    """They were judged on the state before, and write only their replica. Its VM in the old zone is outdated."""
+    moved = after(CHIEF_REPORTED, MOVE)
+    written = {
+        "loss": a_replica(WORKER_1, ReplicaState.REPLACING, vm_generation=5),
+        "report": a_replica(WORKER_1, vm_generation=4),
+        "both": a_replica(WORKER_1, vm_generation=5),
+    }[beside]
+    stored = replace(moved, replicas=(*moved.replicas[:2], written))
+    seen = recall(stored)
+    assert set(generations(seen).values()) == {6}
+    assert seen.replicas[2].awaits_vm
+    assert recall(seen) == seen
+    late = a_vm(WORKER_1, vm_generation=written.vm_generation)
+    assert Delete(late) in steps(seen, late)
+    assert summarize(judge(seen, ready(WORKER_1, vm_generation=written.vm_generation), NOW)).startswith("1 ignore")
+
+
+def test_completed_replica_needs_no_vm_of_the_floor() -> None:
+    completed = a_replica(WORKER_0, ReplicaState.COMPLETED)
+    moved = after(replace(CHIEF_REPORTED, replicas=(completed,)), MOVE)
+    assert moved.replicas == (completed,)
+
+
+def test_move_of_an_earlier_release_is_folded_as_it_was_stored() -> None:
     moved = after(CHIEF_REPORTED, ContinueProvisioning(1, 1))
     assert generations(moved) == {CHIEF: 1, WORKER_0: 5, WORKER_1: 5}
-
-
-def test_change_of_the_zone_writes_all_replicas_so_that_a_loss_beside_it_is_judged_again() -> None:
-    """Otherwise the loss of the chief's VM, judged on the state before, would request the next one in the old zone."""
-    moved = after(CHIEF_REPORTED, ContinueProvisioning(1, 1))
     assert [replica.version for replica in moved.replicas] == [2, 2, 2]
+    assert moved.job.placement.floor == 0
 
 
 def test_next_round_in_the_same_zone_keeps_the_vm_generations() -> None:
@@ -80,7 +119,7 @@ def test_rerun_in_the_only_zone_keeps_the_vms() -> None:
 
 def test_change_of_the_zone_needs_the_whole_attempt() -> None:
     with pytest.raises(IllegalTransitionError):
-        after(replace(CHIEF_REPORTED, whole=False), ContinueProvisioning(1, 1))
+        after(replace(CHIEF_REPORTED, whole=False), RerunJob(Budget.FREE, zone_index=1))
 
 
 def test_late_loss_of_a_vm_in_the_abandoned_zone_changes_nothing() -> None:
@@ -92,9 +131,9 @@ def test_late_loss_of_a_vm_in_the_abandoned_zone_changes_nothing() -> None:
 
 
 def test_late_insert_in_the_abandoned_zone_is_deleted_and_its_reports_are_ignored() -> None:
-    moved = after(CHIEF_REPORTED, ContinueProvisioning(1, 1))
-    late, present = a_vm(WORKER_0), a_vm(WORKER_0, zone="us-central1-b", instance_id="3003", vm_generation=5)
-    others = (a_vm(WORKER_1, zone="us-central1-b", vm_generation=5),)
+    moved = after(CHIEF_REPORTED, MOVE)
+    late, present = a_vm(WORKER_0), a_vm(WORKER_0, zone="us-central1-b", instance_id="3003", vm_generation=6)
+    others = (a_vm(WORKER_1, zone="us-central1-b", vm_generation=6),)
     assert Delete(late) in steps(moved, late, present, *others)
     assert Delete(present) not in steps(moved, late, present, *others)
     assert summarize(judge(moved, ready(WORKER_0), NOW)) == "1 ignore old_vm_generation"

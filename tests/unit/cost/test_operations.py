@@ -157,8 +157,8 @@ def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> No
 @pytest.mark.parametrize(
     ("happen", "reads", "writes"),
     [
-        (lose_a_vm, (24, 7), (9, 2)),
-        (lambda counted, size: lose_a_vm(counted, size, boots_s=90), (24, 7), (9, 2)),
+        (lose_a_vm, (24, 7), (10, 2)),
+        (lambda counted, size: lose_a_vm(counted, size, boots_s=90), (24, 7), (10, 2)),
         (lambda counted, size: fail(counted, replicas(size)[:1]), (25, 5), (9, 2)),
         (lambda counted, size: fail(counted, replicas(size)), (24, 7), (9, 2)),
         (report_late, (24, 5), (9, 2)),
@@ -176,6 +176,19 @@ def test_gang_costs_exactly_this_much_per_member(
     happen(counted, size)
     costs = (counted.counts.reads - before[0], counted.store.writes - before[1])
     assert costs == (reads[0] + reads[1] * size, writes[0] + writes[1] * size), counted.counts.reads_by_call
+
+
+@pytest.mark.parametrize("size", [10, 200])
+def test_failed_request_writes_the_same_whatever_the_size_of_the_gang(size: int) -> None:
+    """The job, its ledger entry, the confirmation of its effect, and the outcome for each of the two roles."""
+    zones = [f"us-central1-{letter}" for letter in "abcf"]
+    at_once, elsewhere = CountedWorld(), CountedWorld()
+    elsewhere.world.fleet.stockout_zones = set(zones[:3])
+    for counted, tried in ((at_once, zones[3:]), (elsewhere, zones)):
+        counted.submit({**a_spec(workerCount=size - 1), "trainmaster": {"zones": tried}})
+        assert {vm.zone for vm in counted.world.vms} == {zones[3]}
+        assert len(counted.world.vms) == size
+    assert elsewhere.store.writes - at_once.store.writes == 3 * 5
 
 
 def test_operations_of_a_job_of_20_replicas_cost_less_than_a_cent() -> None:

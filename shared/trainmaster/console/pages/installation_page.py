@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.console.pages.service import Console
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import JobState
-from trainmaster.core.reconcile.zone_order import Stockout
 from trainmaster.core.rules.admission_queue import Wait, queued_jobs, resource_needs
 from trainmaster.ports import Orphan, Rejection
 
@@ -41,7 +41,7 @@ class InstallationPage:
     """Queued jobs that may not start yet."""
     unreadable: tuple[str, ...]
     """Ids of jobs whose documents cannot be read."""
-    stockouts: tuple[Stockout, ...]
+    stockouts: tuple[Outcome, ...]
     orphans: tuple[Orphan, ...]
     rejections: tuple[Rejection, ...]
     """The latest rejected submissions."""

@@ -27,6 +27,11 @@ class BeginPreparing:
 
     requests_vms: bool = False
     """Whether the job's VMs must be requested."""
+    order: tuple[int, ...] = ()
+    """The first pass: indexes into the plan's zones, in the order of the requests. Empty: an earlier release recorded
+    the action."""
+    next_at: datetime | None = None
+    """Earliest time of the first request; None: at once."""
     kind: Literal["begin_preparing"] = "begin_preparing"
 
 
@@ -57,6 +62,11 @@ class ContinueProvisioning:
     """The capacity error in a few words; empty: VMs were lost, or an earlier release recorded the action."""
     blocked_since: datetime | None = None
     """As in the placement."""
+    remaining: tuple[int, ...] | None = None
+    """As in the placement."""
+    floor: int | None = None
+    """The placement's next floor of VM generations, if the gang moves to another zone. None: it stays, or an earlier
+    release recorded the action."""
     kind: Literal["continue_provisioning"] = "continue_provisioning"
 
 
@@ -114,6 +124,8 @@ class RerunJob:
     """Limit that the rerun is charged to."""
     zone_index: int | None = None
     """Zone that the whole gang moves to for lack of capacity; None: it stays."""
+    remaining: tuple[int, ...] | None = None
+    """As in the placement, for a gang that moves."""
     lost: str | None = None
     """Replica whose VM is replaced: it was lost, or its replica keeps failing on it."""
     is_vm_taken: bool = False

@@ -9,6 +9,7 @@ from typing import Literal
 
 from trainmaster.core.events.reads import Reads
 from trainmaster.core.events.replica_events import End
+from trainmaster.core.model.capacity import Prospect
 from trainmaster.core.model.job import Job, Label
 
 
@@ -29,8 +30,6 @@ class JobSubmitted(JobEventBase):
     job: Job
     """The job as it will be stored if no job has its id."""
     at: datetime
-    exhausted: tuple[str, ...] = ()
-    """Zones of its plan that are tried last because of recent stockouts."""
     kind: Literal["job_submitted"] = "job_submitted"
 
     @property
@@ -55,6 +54,8 @@ class ProvisioningStarted(JobEventBase):
     is_admission: bool = False
     """Whether an admission pass admitted the job, so that its VMs must be requested. Otherwise they are requested by
     the delivery that recorded this event."""
+    outlook: tuple[Prospect, ...] = ()
+    """The prospects of the plan's zones; empty: there is one zone, or an earlier release recorded the event."""
     kind: Literal["provisioning_started"] = "provisioning_started"
 
     @property
@@ -119,6 +120,8 @@ class VmsNotCreated(JobEventBase):
     """The request in words: `2 x n1-standard-8 (worker)`."""
     required_present: bool = False
     """Whether a job without a gang has the VMs of all its required replicas in the zone."""
+    outlook: tuple[Prospect, ...] = ()
+    """The prospects of the plan's zones if a pass may begin; otherwise empty."""
     kind: Literal["vms_not_created"] = "vms_not_created"
 
     @property

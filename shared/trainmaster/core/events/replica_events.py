@@ -149,9 +149,9 @@ class VmReady(_ReplicaEvent):
 class VmLost(_ReplicaEvent):
     """A VM is about to be lost, or was lost. The loss of one VM is one event, however often it is reported.
 
-    A startup timeout and a silent agent concern one incarnation, and a wrong zone concerns one placement round. They
-    have keys of their own, so that the later loss of the same VM is not taken for a duplicate. The key of a loss
-    contains the id of the VM: an ignored event about another VM must not use up the key, either.
+    A startup timeout and a silent agent concern one incarnation. They have keys of their own, so that the later loss of
+    the same VM is not taken for a duplicate. The key of a loss contains the id of the VM: an ignored event about
+    another VM must not use up the key, either.
     """
 
     subject: IncarnationRef
@@ -164,7 +164,7 @@ class VmLost(_ReplicaEvent):
     @property
     def is_vm_loss(self) -> bool:
         """Whether the VM itself is lost, whatever incarnation and attempt is on it."""
-        return self.cause not in (LossCause.STARTUP_TIMEOUT, LossCause.AGENT_SILENT, LossCause.WRONG_ZONE)
+        return self.cause not in (LossCause.STARTUP_TIMEOUT, LossCause.AGENT_SILENT)
 
     @property
     def key(self) -> str:
@@ -172,8 +172,6 @@ class VmLost(_ReplicaEvent):
             return f"{self.subject.key}-startup-timeout"
         if self.cause is LossCause.AGENT_SILENT:
             return f"{self.subject.key}-agent-silent"
-        if self.cause is LossCause.WRONG_ZONE:
-            return f"{self.subject.key}-wrong-zone-{self.round}"
         vm_id = self.subject.vm.instance_id or "missing"
         return f"{self.subject.replica_id}-vm-{self.subject.vm_generation}-{vm_id}-lost"
 

@@ -76,6 +76,15 @@ class Placement:
     """Which quota was used up, or where there was no capacity, at the last capacity error; empty: unknown."""
     blocked_since: datetime | None = None
     """First of the latest capacity errors that only an operator can repair; None: the last one was of another kind."""
+    floor: int = 0
+    """Lowest VM generation that counts. A move raises it above every generation in use, which writes no replica
+    (`trainmaster.core.model.floor`)."""
+    remaining: tuple[int, ...] | None = None
+    """Zones that follow in this pass, as indexes into the plan's zones. None: no pass has begun since the gang ran, and
+    all zones but the current one are left."""
+    left: tuple[str, ...] | None = None
+    """Zones that the gang was requested in before this one, and that may still have VMs. None: an earlier release
+    stored the job, and any zone of its plan may have some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +145,17 @@ class Job:
     def zone(self) -> str:
         """The zone in which the gang is requested."""
         return self.plan.zones[self.placement.zone_index]
+
+    @property
+    def zones_used(self) -> tuple[str, ...]:
+        """Zones in which the job may have VMs, the current one first."""
+        left = self.plan.zones if self.placement.left is None else self.placement.left
+        return (self.zone, *(zone for zone in left if zone != self.zone))
+
+    @property
+    def tpu_zones(self) -> tuple[str, ...]:
+        """Zones in which the job may have TPU nodes; empty if it uses no TPU."""
+        return self.zones_used if self.plan.tpu_zones else ()
 
 
 @dataclass(frozen=True, slots=True)

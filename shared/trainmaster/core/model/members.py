@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from trainmaster.core.model.floor import is_below_floor, raise_to_floor
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
@@ -71,15 +72,22 @@ def members(state: State) -> tuple[Replica, ...]:
 
 
 def recall(state: State) -> State:
-    """Return the state with the members that completed in an earlier round recalled: they wait for another VM.
+    """Return the state with the members that completed in an earlier round recalled: they wait for another VM. So do
+    replicas whose VM generation is below the floor.
 
-    The others may wait for them. Stores and `core.evolve` return states in this form, so that the end of a round writes
-    no document of a completed member.
+    The others may wait for them. Stores and `core.evolve` return states in this form, so that neither the end of a
+    round nor a move writes documents of replicas that it only concerns.
     """
-    if not any(_is_recalled(state.job, replica) for replica in state.replicas):
+    job = state.job
+    if not any(_is_recalled(job, replica) or is_below_floor(job, replica) for replica in state.replicas):
         return state
-    recalled = (_recalled(state.job, replica) for replica in state.replicas)
-    return replace(state, replicas=tuple(recalled))
+    return replace(state, replicas=tuple(_above_floor(job, _recalled(job, replica)) for replica in state.replicas))
+
+
+def _above_floor(job: Job, replica: Replica) -> Replica:
+    if not is_below_floor(job, replica):
+        return replica
+    return raise_to_floor(job, replica, is_member=is_member(job.plan, replica.replica_id))
 
 
 def _is_recalled(job: Job, replica: Replica) -> bool:

@@ -171,7 +171,7 @@ class Plan:
     """The program of every role that has none of its own."""
     region: str
     zones: tuple[str, ...]
-    """Zones of the region, in the order in which they are tried."""
+    """Zones of the region in which the job may run."""
     runtime: str
     """Name of the runtime that the image is made for."""
     image: str
@@ -222,6 +222,8 @@ class Plan:
     gcs: GcsFolder = GcsFolder.OFF
     tracking_run: str = "auto"
     """`one`: all incarnations are one run in MLflow, too; `each`: no variable names the run of a tracker."""
+    zones_listed: bool = False
+    """Whether the user has listed the zones: they are tried in this order, except those without capacity."""
 
     @property
     def replica_ids(self) -> tuple[ReplicaId, ...]:

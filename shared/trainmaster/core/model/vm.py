@@ -34,7 +34,7 @@ class LossCause(StrEnum):
     GONE = "gone"  # it is missing or stopped, and no event reported why
     STARTUP_TIMEOUT = "startup_timeout"  # it runs, and its agent never reported the ordered incarnation
     AGENT_SILENT = "agent_silent"  # it runs, and its agent has written no heartbeat for too long
-    WRONG_ZONE = "wrong_zone"  # it runs in a zone without capacity for its peers: the gang is requested in another zone
+    WRONG_ZONE = "wrong_zone"  # only in ledgers of earlier releases: it ran in a zone without capacity for its peers
 
 
 class DirectiveAction(StrEnum):

@@ -19,7 +19,7 @@ from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.core.model.vm import Directive, LossCause, Vm, VmStatus
+from trainmaster.core.model.vm import Directive, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
 from trainmaster.core.reconcile.rounds import missing_members, readiness
@@ -90,7 +90,7 @@ def vm_steps(
             steps.append(step)
         elif target.awaits_slices:
             waiting.append(Await(vm))
-    steps.extend(_required_first([_create(job, targets) for targets in missing.values()]))
+    steps.extend(_scarce_first(job, _required_first([_create(job, targets) for targets in missing.values()])))
     return tuple(steps or waiting)
 
 
@@ -102,16 +102,22 @@ def _required_first(creates: list[Create]) -> list[Create]:
     return [create for create in creates if not create.partial] or creates
 
 
+def _scarce_first(job: Job, creates: list[Create]) -> list[Create]:
+    """Return only the inserts of VMs with accelerators, if any, after a capacity error: no other VM is paid for while
+    they are missing."""
+    if job.placement.since is None:
+        return creates
+    return [create for create in creates if create.group.accelerator or create.group.tpu] or creates
+
+
 def _step_for(job: Job, target: DesiredVm, vm: Vm) -> Step | None:
     """Return the next step for this VM; None if it is as desired, or belongs to a newer state."""
     if vm.vm_generation > target.replica.vm_generation:
         return None
-    if vm.vm_generation < target.replica.vm_generation or (vm.zone != job.zone and target.may_create):
-        return _delete_or_await(vm)
+    if vm.vm_generation < target.replica.vm_generation or vm.zone != job.zone:
+        return _delete_or_await(vm)  # outdated; only moves of an earlier release kept the VM generation
     if vm.status in (VmStatus.STOPPED, VmStatus.STOPPING, VmStatus.REFUSED):
         return ReportLoss(target.replica, target.name, vm, vm.loss)
-    if vm.zone != job.zone:
-        return ReportLoss(target.replica, target.name, vm, LossCause.WRONG_ZONE)
     is_directed = vm.directive is not None and vm.directive.order >= target.directive.order
     if not is_directed:  # the metadata of a queued request cannot be changed: request it again
         return _delete_or_await(vm) if vm.status is VmStatus.QUEUED else Direct(vm, target.directive)

@@ -2,7 +2,7 @@
 
     before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets no maxWaitTime
     after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
-                      gang moves to the next zone, free of charge
+                      gang moves to the next zone, free of charge; at once if no required VM is left
     optional VMs      (`gang: false`) are requested in the zone of the required ones until the job ends
     refused           what an operator can repair (permission, API, billing, image) delays a job: one that has run
                       goes on asking, any other waits for an hour
@@ -17,15 +17,16 @@ from datetime import datetime, timedelta
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, Ignore, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsOutOfReach, VmsQueued
+from trainmaster.core.model.floor import next_floor
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import (
-    is_pass_over,
     is_whole_gang_requested,
     next_request_at,
     provisioning_since,
     search_began_at,
 )
+from trainmaster.core.rules.search import Turn, next_turn, stay
 from trainmaster.core.rules.vm_loss import internal_error
 from trainmaster.core.timeouts import BLOCKED_MAX, CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, PROVISIONING_MAX_S
 
@@ -101,7 +102,7 @@ def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetim
     text = (
         f"No quota for {event.requested} in {event.zone}, nor in the other zones of the region ({error}): trying again"
     )
-    return _continue(state, state.job.placement.zone_index, Reason.QUOTA, text, event, now, waits=True)
+    return _continue(state, next_turn(state, event, now, same_in_all=True), Reason.QUOTA, text, event, now)
 
 
 def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
@@ -116,7 +117,7 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
         )
     limit = "" if job.started_at else f", at most until {blocked_since + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
     text = f"Google refuses {event.requested} ({error}), which an operator can repair{limit}: trying again"
-    return _continue(state, job.placement.zone_index, Reason.BLOCKED, text, event, now, waits=True)
+    return _continue(state, stay(job), Reason.BLOCKED, text, event, now)
 
 
 def _blocked_since(job: Job, now: datetime) -> datetime:
@@ -126,44 +127,38 @@ def _blocked_since(job: Job, now: datetime) -> datetime:
 def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
     job = state.job
     problem = f"No capacity for {event.requested} in {event.zone}"
-    zone_index = _next_zone_index(job, event)
-    zone = job.plan.zones[zone_index]
     if event.required_present:
         text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
-        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, event, now, waits=True)
+        return _continue(state, stay(job), Reason.STOCKOUT, text, event, now)
+    turn = next_turn(state, event, now)
+    zone = job.plan.zones[turn.candidate]
     if is_whole_gang_requested(state):
         text = f"{problem} ({error}): trying {zone} next"
-        return _continue(state, zone_index, Reason.STOCKOUT, text, event, now, waits=is_pass_over(job))
+        return _continue(state, turn, Reason.STOCKOUT, text, event, now)
     waited_s = max(((now - at).total_seconds() for at in provisioning_since(state, required_only=True)), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:
         text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
-        return _continue(state, job.placement.zone_index, Reason.STOCKOUT, text, event, now, waits=True)
+        return _continue(state, stay(job), Reason.STOCKOUT, text, event, now)
     text = f"{problem} for {waited_s:.0f} s ({error}): the whole job moves to {zone}, free of charge."
-    return Decision(Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, RerunJob(Budget.FREE, zone_index))
+    rerun = RerunJob(Budget.FREE, turn.candidate, remaining=turn.remaining)
+    return Decision(Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, rerun)
 
 
-def _continue(
-    state: State, zone_index: int, reason: Reason, text: str, event: VmsNotCreated, now: datetime, *, waits: bool
-) -> Decision:
+def _continue(state: State, turn: Turn, reason: Reason, text: str, event: VmsNotCreated, now: datetime) -> Decision:
     """Begin the next placement round. A search for required VMs and one for optional VMs have backoffs of their own."""
     is_other_search = state.job.placement.only_optional is not event.required_present
     since = now if is_other_search else search_began_at(state, now)
-    next_at = next_request_at(state.job, since, now) if waits else None
+    next_at = next_request_at(state.job, since, now) if turn.waits else None
     when = f" in {(next_at - now).total_seconds():.0f} s" if next_at else ""
     action = ContinueProvisioning(
-        zone_index,
+        turn.candidate,
         state.job.placement.round + 1,
         since,
         next_at,
         only_optional=event.required_present,
         problem=messages.capacity_problem(event),
         blocked_since=_blocked_since(state.job, now) if reason is Reason.BLOCKED else None,
+        remaining=turn.remaining,
+        floor=next_floor(state.replicas) if turn.candidate != state.job.placement.zone_index else None,
     )
     return Decision(Rule.CAPACITY, reason, f"{text}{when}.", action)
-
-
-def _next_zone_index(job: Job, event: VmsNotCreated) -> int:
-    """Return the index of a zone that Google named as having capacity, else that of the next zone in order."""
-    zones = job.plan.zones
-    available = [zones.index(zone) for zone in event.zones_available if zone in zones and zone != event.zone]
-    return available[0] if available else (job.placement.zone_index + 1) % len(zones)

@@ -16,7 +16,7 @@ from typing import Final
 
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.timeouts import FAST_RETRIES, RETRY_JITTER, RETRY_MAX, RETRY_MIN, RETRY_SHARE
 
 _AWAITING_VM: Final = (ReplicaState.WAITING, ReplicaState.REPLACING)
@@ -37,8 +37,15 @@ def provisioning_since(state: State, *, required_only: bool = False) -> tuple[da
 
 
 def is_whole_gang_requested(state: State) -> bool:
-    """Whether no part of the gang is up: the job has not run yet, or all of it moved to another zone."""
-    return state.job.started_at is None or _has_moved(state)
+    """Whether the gang may move without losing work: the job has not run yet, or no required replica has a VM whose
+    agent has reported. `state` holds the whole attempt."""
+    return state.job.started_at is None or not any(_has_reported(state.job, replica) for replica in state.replicas)
+
+
+def _has_reported(job: Job, replica: Replica) -> bool:
+    """Whether this is a required replica with a VM whose agent has reported."""
+    is_up = not replica.awaits_vm and replica.state is not ReplicaState.COMPLETED
+    return is_up and is_required(job.plan, replica.replica_id)
 
 
 def search_began_at(state: State, now: datetime) -> datetime:
@@ -54,11 +61,6 @@ def next_request_at(job: Job, since: datetime, now: datetime) -> datetime:
     elapsed = now - since
     wait = RETRY_MIN if elapsed < FAST_RETRIES else min(max(elapsed * RETRY_SHARE, RETRY_MIN), RETRY_MAX)
     return now + wait * (1 + RETRY_JITTER * _fraction(f"{job.job_id}/{job.placement.round}"))
-
-
-def is_pass_over(job: Job) -> bool:
-    """Whether the current placement round is the last one of a pass over all zones."""
-    return (job.placement.round + 1) % len(job.plan.zones) == 0
 
 
 def is_too_early(job: Job, now: datetime) -> bool:

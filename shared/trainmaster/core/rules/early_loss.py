@@ -19,11 +19,13 @@ from typing import Final
 
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.model.floor import next_floor
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import is_too_early, is_whole_gang_requested
+from trainmaster.core.rules.search import after_losses
 from trainmaster.core.timeouts import EARLY_LOSS_AGE_MAX, EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE, RETRY_MAX, RETRY_MIN
 
 DOUBLINGS_MAX: Final = 10
@@ -47,16 +49,31 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
         lost = f"{who} lost {losses} VMs in a row before their agents reported, or soon after"
         message = messages.internal_error(f"{lost}; {cause[0].lower()}{cause[1:]}")
         return Decision(Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message))
-    zone_index = _zone_index(job, replica)
-    if zone_index == job.placement.zone_index:
+    if not _is_zone_exhausted(job, replica):
         return None
-    zone, placement, pause = job.plan.zones[zone_index], job.placement, _pause(losses)
+    turn, placement, pause = after_losses(job), job.placement, _pause(losses)
+    zone = job.plan.zones[turn.candidate]
     if is_whole_gang_requested(state) and not (job.plan.restart_job_on_worker_restart and replica.ever_ready):
         text = f"{series}: trying {zone} in {pause.total_seconds():.0f} s, free of charge."
-        action = ContinueProvisioning(zone_index, placement.round + 1, placement.since, now + pause, lost=replica.key)
+        action = ContinueProvisioning(
+            turn.candidate,
+            placement.round + 1,
+            placement.since,
+            now + pause,
+            lost=replica.key,
+            remaining=turn.remaining,
+            floor=next_floor(state.replicas),
+        )
         return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, action)
     text = f"{series}: the whole job moves to {zone} in {pause.total_seconds():.0f} s, free of charge."
-    rerun = RerunJob(Budget.FREE, zone_index, lost=replica.key, is_vm_taken=True, next_at=now + pause)
+    rerun = RerunJob(
+        Budget.FREE,
+        turn.candidate,
+        remaining=turn.remaining,
+        lost=replica.key,
+        is_vm_taken=True,
+        next_at=now + pause,
+    )
     return Decision(Rule.VM_LOST, Reason.VMS_LOST_EARLY, text, rerun)
 
 
@@ -78,10 +95,7 @@ def _pause(losses: int) -> timedelta:
     return min(pause, RETRY_MAX)
 
 
-def _zone_index(job: Job, replica: Replica) -> int:
-    """Return the zone for the next VM: the next one in order after `EARLY_LOSSES_PER_ZONE`, else the current one."""
-    current = job.placement.zone_index
-    is_exhausted = replica.early_losses_in_zone + 1 >= EARLY_LOSSES_PER_ZONE and is_required(
-        job.plan, replica.replica_id
-    )
-    return (current + 1) % len(job.plan.zones) if is_exhausted else current
+def _is_zone_exhausted(job: Job, replica: Replica) -> bool:
+    """Whether required VMs are requested in another zone, if there is one, after this loss."""
+    is_last_loss = replica.early_losses_in_zone + 1 >= EARLY_LOSSES_PER_ZONE
+    return is_last_loss and is_required(job.plan, replica.replica_id) and len(job.plan.zones) > 1

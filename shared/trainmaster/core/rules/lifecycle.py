@@ -11,7 +11,9 @@ from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import current_incarnation, is_member, is_ready
 from trainmaster.core.model.replica import HostVm, Replica
 from trainmaster.core.rules import messages
+from trainmaster.core.rules.capacity_backoff import next_request_at
 from trainmaster.core.rules.member_exit import judge_primary_success
+from trainmaster.core.rules.search import describe_order, first_turn
 from trainmaster.core.rules.verdict import judge_round
 
 
@@ -23,10 +25,7 @@ def is_same_submission(stored: Job, submitted: Job) -> bool:
 def judge_submission(state: State | None, event: JobSubmitted) -> Decision:
     """Accept the job unless its id is used. The same submission delivered twice is one job."""
     if state is None:
-        text = "The job is valid and new."
-        if event.exhausted:
-            text += f" Zones tried last, because of recent stockouts: {', '.join(event.exhausted)}."
-        return Decision(Rule.LIFECYCLE, Reason.ACCEPTED, text, AcceptJob(event.job))
+        return Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "The job is valid and new.", AcceptJob(event.job))
     if is_same_submission(state.job, event.job):
         return stale(Reason.NOTHING_TO_DO, "The same submission was accepted before.")
     return stale(Reason.JOB_ID_TAKEN, messages.JOB_EXISTS)
@@ -36,9 +35,15 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
     """Move the job out of the admission queue."""
     if state.job.state is not JobState.QUEUED:
         return stale(Reason.NOTHING_TO_DO, "Provisioning had begun before.")
-    action = BeginPreparing(event.is_admission)
-    owner = "first trial's" if state.job.tuning else "job's"
-    return Decision(Rule.LIFECYCLE, Reason.PREPARING, f"The {owner} VMs are being created.", action)
+    job = state.job
+    if job.tuning:
+        text = "The first trial's VMs are being created."
+        return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, BeginPreparing(event.is_admission))
+    turn = first_turn(job, event.outlook, now)
+    order = (turn.candidate, *(turn.remaining or ()))
+    next_at = next_request_at(job, now, now) if turn.waits else None
+    text = f"The job's VMs are being created.{describe_order(job, order, event.outlook)}"
+    return Decision(Rule.LIFECYCLE, Reason.PREPARING, text, BeginPreparing(event.is_admission, order, next_at))
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:

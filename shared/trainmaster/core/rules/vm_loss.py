@@ -1,7 +1,7 @@
 """Rules 4 and 5: a replica loses its VM, or something fails that is not the program's fault.
 
-VM lost or about to be, startup timeout, wrong zone,
-  silent agent ──────────────────────────────────► another VM of the same name, free; a running round ends
+VM lost or about to be, startup timeout, silent
+  agent ─────────────────────────────────────────► another VM of the same name, free; a running round ends
                                                   restartJobOnWorkerRestart: the whole job is rerun, free
 VM lost before its agent reported, or soon after ► `trainmaster.core.rules.early_loss`
 internal error ──────────────────────────────────► the job is rerun while internal retries last; then it fails
@@ -35,8 +35,6 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
         if replica.startup_timeouts:
             cause = f"{replica.replica_id.words} did not report from its second VM either"
             return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT, replica.key, replaces_vm=True)
-    if event.cause is LossCause.WRONG_ZONE and event.subject.vm.zone == state.job.zone:
-        return stale(Reason.NOTHING_TO_DO, "VMs for its peers are requested in its zone again.")
     cause = describe_loss(event)
     return replace_vm(state, replica, cause, Reason(event.cause.value), event.at, now)
 
@@ -59,7 +57,7 @@ def replace_vm(
     """
     who = replica.replica_id.words
     has_run = reason is Reason.VM_STOPPING
-    is_vm_taken = reason not in (Reason.STARTUP_TIMEOUT, Reason.AGENT_SILENT, Reason.WRONG_ZONE)
+    is_vm_taken = reason not in (Reason.STARTUP_TIMEOUT, Reason.AGENT_SILENT)
     is_early = is_vm_taken and is_early_loss(replica, at) and not (has_run and replica.awaits_vm)
     next_at = None
     if is_early:
@@ -129,6 +127,6 @@ def describe_loss(event: VmLost) -> str:
         LossCause.GONE: "is gone",
         LossCause.AGENT_SILENT: "runs, but its agent writes no heartbeat",
         LossCause.STARTUP_TIMEOUT: "runs, but its agent did not report the replica ready in time",
-        LossCause.WRONG_ZONE: f"is in {event.subject.vm.zone}, but VMs for its peers are requested in another zone",
+        LossCause.WRONG_ZONE: "is in a zone without capacity for its peers",
     }[event.cause]
     return f"The VM of {event.subject.replica_id.words} {what_happened}"

@@ -25,6 +25,7 @@ from trainmaster.core.actions import (
     StopRound,
     SucceedJob,
 )
+from trainmaster.core.model.floor import NO_VM
 from trainmaster.core.model.job import Budgets, Job, JobState, Placement, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
@@ -40,7 +41,7 @@ from trainmaster.core.transitions.change import (
     move_replica,
     with_next_version,
 )
-from trainmaster.core.transitions.replica_actions import NO_VM, charged, job_after_loss, replace_vm
+from trainmaster.core.transitions.replica_actions import charged, job_after_loss, replace_vm
 
 
 def accept_job(job: Job, now: datetime) -> Change:
@@ -55,18 +56,22 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
     job = state.job
     match action:
         case BeginPreparing():
-            return Change(move_job(job, JobState.PREPARING), effects=PROVISION if action.requests_vms else ())
+            preparing = move_job(replace(job, placement=_first_placement(job, action)), JobState.PREPARING)
+            return Change(preparing, effects=PROVISION if action.requests_vms else ())
         case BeginRunning():
-            return Change(move_job(job, JobState.RUNNING, started_at=now))
+            started = replace(job, placement=replace(job.placement, remaining=None))
+            return Change(move_job(started, JobState.RUNNING, started_at=now))
         case ContinueProvisioning():
-            placement = Placement(
-                action.zone_index,
-                action.round,
-                action.since,
-                action.next_at,
-                action.only_optional,
-                action.problem,
-                action.blocked_since,
+            placement = replace(
+                _placed(job, action.zone_index),
+                round=action.round,
+                since=action.since,
+                next_at=action.next_at,
+                only_optional=action.only_optional,
+                problem=action.problem,
+                blocked_since=action.blocked_since,
+                remaining=action.remaining,
+                floor=action.floor or job.placement.floor,
             )
             stopped = _stopped(job, find_replica(state, action.lost), now) if action.lost else job.round
             provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
@@ -101,6 +106,19 @@ def _save_round(job: Job, action: SaveRound) -> Change:
         raise IllegalTransitionError(f"round {action.number} does not run: {job.round}")
     saving = replace(job, round=replace(job.round, saving=action.saving), version=job.version + 1)
     return Change(saving, effects=PROVISION if action.saving.silent else ())
+
+
+def _first_placement(job: Job, action: BeginPreparing) -> Placement:
+    placement = replace(job.placement, left=(), next_at=action.next_at)
+    return replace(placement, zone_index=action.order[0], remaining=action.order[1:]) if action.order else placement
+
+
+def _placed(job: Job, zone_index: int) -> Placement:
+    """Return the placement in this zone. The zone that the gang leaves may still have VMs."""
+    if zone_index == job.placement.zone_index:
+        return job.placement
+    left = tuple(zone for zone in job.zones_used if zone != job.plan.zones[zone_index])
+    return replace(job.placement, zone_index=zone_index, left=left)
 
 
 def _change_round(state: State, action: StopRound | SaveRound | BeginRound, now: datetime) -> Change:
@@ -181,7 +199,16 @@ def _rerun(state: State, action: RerunJob, now: datetime) -> Change:
     only_optional = job.placement.only_optional and action.next_at is None
     placement = replace(job.placement, since=None, next_at=action.next_at, only_optional=only_optional, problem="")
     if action.zone_index is not None:
-        placement = Placement(action.zone_index, placement.round + 1, job.placement.since or now, action.next_at)
+        placement = replace(
+            _placed(job, action.zone_index),
+            round=placement.round + 1,
+            since=job.placement.since or now,
+            next_at=action.next_at,
+            only_optional=False,
+            problem="",
+            blocked_since=None,
+            remaining=action.remaining,
+        )
     rerun = replace(
         job,
         attempt=attempt,
@@ -235,17 +262,17 @@ def _same_vm(replica: Replica, instance_id: str | None) -> dict[str, Any]:
 
 
 def _request_vms(state: State, action: ContinueProvisioning, now: datetime) -> tuple[Replica, ...]:
-    """Return the replicas that change: in the same zone, the one that lost its VM; in another zone, all of the attempt.
+    """Return the replicas that change: the one that lost its VM, if one did. A move to another zone raises the floor of
+    VM generations instead: one insert creates the VMs of a role, and a late insert in the zone that is given up creates
+    outdated VMs.
 
-    In another zone, every replica whose agent has not reported gets the same new VM generation, so that one insert
-    creates the VMs of a role. This holds even if none of their VMs was created: a late insert may still create one in
-    the zone that is given up. The other replicas only get the next version, so that the commit fails if one of them
-    lost its VM meanwhile.
+    A move that an earlier release recorded has no floor. It gave a common later VM generation to every replica whose
+    agent had not reported, and the next version to all.
     """
     lost = find_replica(state, action.lost) if action.lost else None
     lost_early = ReplaceVm(lost.key, is_vm_taken=True, is_early=True) if lost else None
     replaced = replace_vm(state.job, lost, lost_early, now) if lost and lost_early else None
-    if action.zone_index == state.job.placement.zone_index:
+    if action.floor is not None or action.zone_index == state.job.placement.zone_index:
         return (replaced,) if replaced else ()
     _require_whole_attempt(state)
     attempt = [replaced if replaced and replica is lost else replica for replica in state.replicas]

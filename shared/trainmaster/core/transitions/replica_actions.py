@@ -17,15 +17,14 @@ from trainmaster.core.actions import (
     ReplicaAction,
     RestartReplica,
 )
-from trainmaster.core.model.job import Job, Placement, State
+from trainmaster.core.model.floor import NO_VM
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import HostVm, Replica, ReplicaState
 from trainmaster.core.transitions.change import PROVISION, Change, find_replica, move_replica
 
 NO_EARLY_LOSSES: Final = {"early_losses": 0, "early_losses_in_zone": 0}
 """Fields that end a series of early losses."""
-NO_VM: Final = {"instance_id": None, "host_vms": (), "vm_since": None, "reboots": 0, "reports_held": True}
-"""Fields of a replica whose VM is another one from now on."""
 
 
 def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change:
@@ -135,7 +134,9 @@ def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
     if action.next_at is None:
         return None
     old = job.placement
-    placement = Placement(old.zone_index, old.round + 1, old.since, action.next_at)
+    placement = replace(
+        old, round=old.round + 1, next_at=action.next_at, only_optional=False, problem="", blocked_since=None
+    )
     return replace(job, placement=placement, version=job.version + 1)
 
 

@@ -14,18 +14,16 @@ from trainmaster.core.model.plan import Dialect, Plan
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.trial_jobs import results_to_resume
-from trainmaster.core.reconcile.zone_order import move_to_end, zones_with_stockout
 from trainmaster.core.rules.admission_queue import limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
-from trainmaster.core.timeouts import STOCKOUT_MEMORY
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
 from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
-from trainmaster.ports import Incidents, JobQueries, States
+from trainmaster.ports import JobQueries, States
 
 RESUMED_JOB_FIELDS: Final = {
     Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
@@ -84,7 +82,7 @@ def create_job(
             job = replace(job, tuning=resume_previous_tuning(job.tuning, job.plan.dialect, deps.store))
         if over_limit:
             raise OverLimitError(over_limit)
-    recorded = record(with_zone_order(job, now, deps.store), deps)
+    recorded = record(JobSubmitted(job, now), deps)
     first = recorded.entry.event
     if not isinstance(first, JobSubmitted) or not is_same_submission(first.job, job):
         raise JobExistsError(job.job_id)
@@ -154,16 +152,6 @@ def new_job(spec: AcceptedSpec, submission: str, now: datetime, origin: Origin =
         through_api=origin.through_api,
         tuning=spec.tuning,
     )
-
-
-def with_zone_order(job: Job, now: datetime, store: Incidents) -> JobSubmitted:
-    """Return the submission of the job, with zones that had a recent stockout moved to the end of its plan.
-
-    The order goes into the ledger with the job, so that a replay does not depend on the stockouts.
-    """
-    last = zones_with_stockout(job.plan, store.stockouts(now - STOCKOUT_MEMORY), now)
-    plan = replace(job.plan, zones=move_to_end(job.plan.zones, last))
-    return JobSubmitted(replace(job, plan=plan), now, exhausted=last)
 
 
 def resume_previous_tuning(tuning: Tuning, dialect: Dialect, store: States) -> Tuning:

@@ -27,6 +27,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.rules.admission_queue import admissible_jobs
 from trainmaster.errors import ConflictError
 from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning.outlook import gather_outlook
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import encode_admission_pass
 from trainmaster.ports import AdmissionToken
@@ -95,6 +96,7 @@ def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
 def _admit_one(job: Job, token: AdmissionToken, deps: Deps) -> None:
     """Admit the job. Raises ConflictError if another job, or this job by another pass, was admitted since the token was
     taken."""
-    started = ProvisioningStarted(job.job_id, deps.clock(), is_admission=True)
+    outlook = gather_outlook(job, deps)
+    started = ProvisioningStarted(job.job_id, deps.clock(), is_admission=True, outlook=outlook)
     if not record(started, deps, admission_token=token).is_new:
         raise ConflictError(f"{job.job_id} was admitted by another pass")

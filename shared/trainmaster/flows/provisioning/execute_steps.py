@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from trainmaster.core.events import (
@@ -17,6 +18,7 @@ from trainmaster.core.events import (
     VmsOutOfReach,
     VmsQueued,
 )
+from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import current_incarnation
@@ -31,31 +33,40 @@ from trainmaster.core.reconcile.steps import (
     Step,
     Steps,
 )
-from trainmaster.core.reconcile.zone_order import Stockout, machine_kind
+from trainmaster.core.rules.search import may_begin_pass
 from trainmaster.flows.commit.record import Deps, record
+from trainmaster.flows.provisioning.outlook import gather_outlook, note_outcome
 from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import Created, Fleet, NotCreated, Pending, reached
 
 _log = logging.getLogger(__name__)
 
 
-def execute_step(
-    step: Step, job: Job, fleet: Fleet, metadata: Callable[[Create], dict[str, str]], deps: Deps, created: Counter[str]
-) -> None:
-    """Execute one step of the job. Every step may be repeated.
+@dataclass(slots=True)
+class Inserts:
+    """What a delivery knows about its inserts."""
 
-    `metadata` returns the metadata of new VMs. `created` counts, by request key, the inserts that Compute Engine
-    answered with "created".
-    """
+    created: Counter[str] = field(default_factory=Counter)
+    """Those that Compute Engine answered with "created", by request key."""
+    failed: list[tuple[Create, NotCreated]] = field(default_factory=list)
+    """Capacity errors of this round that are not recorded yet."""
+    is_open: bool = False
+    """Whether an insert of this round may still create VMs."""
+
+
+def execute_step(
+    step: Step, job: Job, fleet: Fleet, metadata: Callable[[Create], dict[str, str]], deps: Deps, inserts: Inserts
+) -> None:
+    """Execute one step of the job. Every step may be repeated. `metadata` returns the metadata of new VMs."""
     match step:
         case Create():
-            _create_vms(step, job, fleet, metadata(step), deps, created)
+            _create_vms(step, job, fleet, metadata(step), deps, inserts)
         case Delete():
             fleet.delete(step.vm)
         case Direct():
             fleet.write_directive(step.vm, step.directive)
         case Await():
-            pass
+            inserts.is_open |= step.vm.status is VmStatus.CREATING
         case ReportLoss():
             _record_loss(step, job, deps)
         case ReportMissingMember():
@@ -96,17 +107,28 @@ def record_unreachable_zone(steps: Steps, job: Job, deps: Deps) -> bool:
     return bool(creates)
 
 
-def _create_vms(
-    create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, created: Counter[str]
-) -> None:
+def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps) -> bool:
+    """Record the capacity errors of a round, and return True. While another insert may still create VMs, none is
+    recorded: the gang does not leave a zone before its operations there have ended. The errors are returned again."""
+    failed, is_open = inserts.failed, inserts.is_open
+    inserts.failed, inserts.is_open = [], False
+    if is_open and failed:
+        return False
+    for create, outcome in failed:
+        _record_capacity_error(create, outcome, job, deps, required_present=_has_required_vms(job, fleet))
+    return True
+
+
+def _create_vms(create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, inserts: Inserts) -> None:
     outcome = fleet.create(job, create, metadata)
     match outcome:
         case Created():
-            created[create.request_key(job.job_id)] += 1
+            inserts.created[create.request_key(job.job_id)] += 1
+            note_outcome(create, deps, is_created=True)
         case Pending():
-            pass
+            inserts.is_open = True
         case NotCreated():
-            _record_capacity_error(create, outcome, job, deps, required_present=_has_required_vms(job, fleet))
+            inserts.failed.append((create, outcome))
         case _:
             assert_never(outcome)
 
@@ -116,7 +138,7 @@ def _has_required_vms(job: Job, fleet: Fleet) -> bool:
     inserts of a round run side by side."""
     if job.plan.gang:
         return False
-    vms, _ = reached(lambda: fleet.list_vms(job.job_id, job.plan.tpu_zones, job.plan.zones))
+    vms, _ = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
     present = {
         vm.replica_id for vm in vms if vm.zone == job.zone and vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
     }
@@ -126,13 +148,13 @@ def _has_required_vms(job: Job, fleet: Fleet) -> bool:
 def _record_capacity_error(
     create: Create, outcome: NotCreated, job: Job, deps: Deps, *, required_present: bool
 ) -> None:
-    """Record why the VMs were not created, and remember a stockout for the zone order of later jobs."""
+    """Record why the VMs were not created, and note a stockout for all jobs."""
     kind = machine_kind(create.group, spot=create.spot)
     now = deps.clock()
     if outcome.kind is CapacityErrorKind.BLOCKED:
         _log.warning("Google refuses VMs: %s", outcome.message, extra={"action": REFUSED_CALL, "job_id": job.job_id})
     if outcome.kind is CapacityErrorKind.STOCKOUT:
-        deps.store.note_stockout(Stockout(create.zone, kind, now))
+        note_outcome(create, deps, is_created=False)
     not_created = VmsNotCreated(
         job_id=job.job_id,
         attempt=create.directive.attempt,
@@ -145,6 +167,7 @@ def _record_capacity_error(
         zones_available=outcome.zones_available,
         requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
         required_present=required_present,
+        outlook=gather_outlook(job, deps) if may_begin_pass(job) else (),
     )
     record(not_created, deps)
 

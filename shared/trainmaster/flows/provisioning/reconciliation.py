@@ -20,7 +20,6 @@ If it made progress it publishes its request again; if it could only wait, the n
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -40,7 +39,9 @@ from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_rea
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
 from trainmaster.flows.provisioning.execute_steps import (
+    Inserts,
     execute_step,
+    record_capacity_errors,
     record_out_of_reach,
     record_queued_vms,
     record_unreachable_zone,
@@ -48,6 +49,7 @@ from trainmaster.flows.provisioning.execute_steps import (
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.flows.provisioning.heartbeats import find_silent, suspend_timeouts
 from trainmaster.flows.provisioning.measurements import record_measurements
+from trainmaster.flows.provisioning.outlook import gather_outlook
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
@@ -114,8 +116,7 @@ class _Delivery:
     started_at: datetime
     expires_at: datetime
     """When the lease expires."""
-    created: Counter[str] = field(default_factory=Counter)
-    """Inserts that Compute answered with "created", by request key."""
+    inserts: Inserts = field(default_factory=Inserts)
     waits: int = 0
     """Rounds that were followed by a pause."""
     has_progress: bool = False
@@ -123,6 +124,8 @@ class _Delivery:
     has_read_heartbeats: bool = False
     heartbeats: dict[str, datetime] = field(default_factory=dict)
     """The heartbeats that were read of VMs with a startup timeout, by instance id."""
+    placement_rounds: set[int] = field(default_factory=set)
+    """The placement rounds that the delivery has seen. Several: it went on in a pass over the zones."""
     loaded: Loaded | None = None
     """The state, until it is known to have changed."""
     verdict: str = ""
@@ -168,6 +171,7 @@ class _Delivery:
         if loaded is None:
             raise PermanentError(f"there is no job {self.request.job_id}")
         self.loaded, self.verdict = loaded, ""
+        self.placement_rounds.add(loaded.state.job.placement.round)
         return loaded
 
     def _extend_lease(self) -> bool:
@@ -184,12 +188,11 @@ class _Delivery:
         state, job, fleet_deps = loaded.state, loaded.state.job, self.fleet_deps
         fleet = fleet_deps.fleet
         if job.state is JobState.QUEUED:
-            self.loaded = None
-            if not self._admit(job):
-                return _Next.SWEEP
-        vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.plan.tpu_zones, job.plan.zones))
+            self.loaded = None  # the admission decides about the first zone
+            return _Next.ROUND if self._admit(job) else _Next.SWEEP
+        vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
         now = self.deps.clock()
-        steps = plan(state, vms, now, self.created)
+        steps = plan(state, vms, now, self.inserts.created)
         if self._goes_on(loaded, steps, unreachable):
             return _Next.ROUND
         if job.zone in unreachable:
@@ -221,9 +224,8 @@ class _Delivery:
         if steps.queued_vms:  # Cloud TPU's queue may take days
             record_queued_vms(steps.queued_vms, job, self.deps)
             return _Next.SWEEP
-        if not steps.waits:
-            self._execute(steps, job)
-        if steps.waits or all(isinstance(step, Direct) for step in steps.steps):
+        is_recorded = steps.waits or self._execute(steps, job)
+        if not is_recorded or steps.waits or all(isinstance(step, Direct) for step in steps.steps):
             self.deps.sleep(min(WAIT_MIN_S * 2**self.waits, WAIT_MAX_S))
             self.waits += 1
         return _Next.ROUND
@@ -256,11 +258,13 @@ class _Delivery:
     def _admit(self, job: Job) -> bool:
         """Return whether the job may request VMs."""
         if not self.deps.limits:
-            record(ProvisioningStarted(job.job_id, self.deps.clock()), self.deps)
+            outlook = gather_outlook(job, self.deps)
+            record(ProvisioningStarted(job.job_id, self.deps.clock(), outlook=outlook), self.deps)
             return True
         return admission.admit(job, self.deps, self.lease.holder)
 
-    def _execute(self, steps: Steps, job: Job) -> None:
+    def _execute(self, steps: Steps, job: Job) -> bool:
+        """Execute the steps. Return False if capacity errors wait for the end of another insert."""
         self.has_progress = True
         if any(isinstance(step, ReportLoss | ReportMissingMember) for step in steps.steps):
             self.loaded = None
@@ -276,11 +280,12 @@ class _Delivery:
             [
                 partial(
                     self._execute_in_time,
-                    partial(execute_step, step, job, fleet_deps.fleet, metadata, deps, self.created),
+                    partial(execute_step, step, job, fleet_deps.fleet, metadata, deps, self.inserts),
                 )
                 for step in steps.steps[:STEPS_MAX]
             ]
         )
+        return record_capacity_errors(self.inserts, job, fleet_deps.fleet, deps)
 
     def _execute_in_time(self, step: Callable[[], None]) -> None:
         """Execute a step unless the delivery has taken too long. The next delivery executes the others."""
@@ -306,9 +311,12 @@ class _Delivery:
             admission.request_pass(self.deps)
 
     def _continue_later(self) -> None:
+        """Publish the request again. A delivery that went on in a pass over the candidates does not count: each pass
+        ends with a pause."""
         self.deps.store.release_lease(self.lease)
-        if self.has_progress and self.request.number < REQUESTS_MAX:
-            self._publish(replace(self.request, number=self.request.number + 1))
+        number = self.request.number + (len(self.placement_rounds) == 1)
+        if self.has_progress and number <= REQUESTS_MAX:
+            self._publish(replace(self.request, number=number))
 
     def _publish(self, request: ProvisionRequest) -> None:
         self.deps.bus.publish(topics.PROVISION, encode_provision(request), {})

@@ -61,7 +61,7 @@ def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, 
         return reached(fleet.list_all)
     except TemporaryError as error:
         _log.warning("%s: the zones of live jobs are listed one by one", error)
-        zones = sorted({zone for job in deps.store.survey_live_jobs().jobs for zone in job.plan.zones})
+        zones = sorted({zone for job in deps.store.survey_live_jobs().jobs for zone in job.zones_used})
         return reached(lambda: fleet.list_all(zones))
 
 

@@ -86,7 +86,7 @@ class Placements:
         policies = {
             (_region_of(zone), name)
             for group in job.plan.groups
-            for zone in job.plan.zones
+            for zone in job.zones_used
             if (name := policy_name(job, group, zone))
         }
         remaining = [name for region, name in sorted(policies) if not self._delete(region, name)]

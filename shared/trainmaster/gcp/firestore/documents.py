@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash
-from trainmaster.core.reconcile.zone_order import Stockout
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.firestore import earlier_release
@@ -26,7 +26,7 @@ NOTIFICATION_PENDING: Final = "is_notification_pending"
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
-T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Stockout)
+T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Outcome)
 Document = dict[str, Any]
 
 _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
@@ -61,8 +61,8 @@ def orphan_document(orphan: Orphan) -> Document:
     return _dump(Orphan, orphan)
 
 
-def stockout_document(stockout: Stockout) -> Document:
-    return _with_expiry(_dump(Stockout, stockout), stockout.at + HISTORY_KEPT)
+def outcome_document(outcome: Outcome) -> Document:
+    return _with_expiry(_dump(Outcome, outcome), outcome.at + HISTORY_KEPT)
 
 
 def rejection_document(rejection: Rejection) -> Document:

@@ -5,13 +5,13 @@
     jobs/{job_id}/ledger/{event key}       LedgerEntry, `is_pending`, `is_notification_pending` while it is open
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
-    stockouts/{zone and machine kind}      Stockout
+    capacity/{zone and machine kind}       Outcome
     leases/{job_id}                        `expires_at` and `holder` of the lease on work for this job
     control/admission_token                the last admission; its update time is the admission token
 
 Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease has `expires_at`):
-replicas of earlier attempts, rejections, stockouts, and the history of deleted jobs. TTL policies of infra/ delete them
-within about a day after that time. Nothing depends on the exact time.
+replicas of earlier attempts, rejections, outcomes of requests, and the history of deleted jobs. TTL policies of infra/
+delete them within about a day after that time. Nothing depends on the exact time.
 
 A change is one batched write. Its preconditions are the update times that were read, and that the ledger entry does not
 exist yet. There are no transactions and no locks: on a contended document that is several times faster, and as correct.
@@ -20,14 +20,17 @@ exist yet. There are no transactions and no locks: on a contended document that 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from trainmaster.core.reconcile.zone_order import Stockout
+from google.cloud.firestore import Client
+
+from trainmaster.core.model.capacity import Outcome
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import Database, ExistsError, commit
-from trainmaster.gcp.firestore.documents import orphan_document, read, rejection_document, stockout_document
+from trainmaster.gcp.firestore.documents import orphan_document, outcome_document, read, rejection_document
 from trainmaster.gcp.firestore.job_queries import JobQueries
 from trainmaster.gcp.firestore.ledger import Ledgers
 from trainmaster.gcp.firestore.states import States
@@ -73,11 +76,19 @@ class Leases(Database):
 
 REJECTIONS: Final = "rejections"
 ORPHANS: Final = "orphans"
-STOCKOUTS: Final = "stockouts"
+CAPACITY: Final = "capacity"
+NOTED_FOR: Final = timedelta(minutes=1)
+"""How long a process does not repeat an outcome. Firestore recommends at most one write per second to a document, and
+a thousand jobs may request the same VMs."""
 
 
 class Incidents(Database):
     """Stored facts that belong to no job. See `trainmaster.ports.Store`."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self._noted: dict[tuple[str, str], Outcome] = {}
+        """The outcomes that this process wrote last."""
 
     def reject(self, rejection: Rejection) -> None:
         self._create_once(f"{REJECTIONS}/{rejection.key}", rejection_document(rejection))
@@ -100,17 +111,30 @@ class Incidents(Database):
         batch.delete(self._client.document(f"{ORPHANS}/{instance_id}"))
         commit(batch, f"forget orphan {instance_id}")
 
-    def note_stockout(self, stockout: Stockout) -> None:
-        """Overwrite the stored stockout. Two that are written in the wrong order are only moments apart, which does no
+    def note_outcome(self, outcome: Outcome) -> None:
+        """Overwrite the stored outcome. Two that are written in the wrong order are only moments apart, which does no
         harm."""
-        key = f"{stockout.zone}-{hashlib.sha256(stockout.kind.encode()).hexdigest()[:16]}"
+        noted = self._noted.get(outcome.key)
+        if noted and noted.is_created == outcome.is_created and outcome.at - noted.at < NOTED_FOR:
+            return
         batch = self._client.batch()
-        batch.set(self._client.document(f"{STOCKOUTS}/{key}"), stockout_document(stockout))
-        commit(batch, f"note the stockout in {stockout.zone}")
+        batch.set(self._client.document(_outcome_path(outcome.key)), outcome_document(outcome))
+        commit(batch, f"note what {outcome.zone} had capacity for")
+        self._noted[outcome.key] = outcome
 
-    def stockouts(self, since: datetime) -> tuple[Stockout, ...]:
-        snapshots = self._find(self._where(STOCKOUTS, ("at", ">=", since)))
-        return tuple(read(Stockout, snapshot.to_dict()) for snapshot in snapshots)
+    def outcomes(self, keys: Sequence[tuple[str, str]]) -> tuple[Outcome, ...]:
+        snapshots = self._get(*(_outcome_path(key) for key in keys)).values() if keys else ()
+        return tuple(read(Outcome, snapshot.to_dict()) for snapshot in snapshots)
+
+    def stockouts(self, since: datetime) -> tuple[Outcome, ...]:
+        snapshots = self._find(self._where(CAPACITY, ("at", ">=", since)))
+        outcomes = (read(Outcome, snapshot.to_dict()) for snapshot in snapshots)
+        return tuple(outcome for outcome in outcomes if not outcome.is_created)
+
+
+def _outcome_path(key: tuple[str, str]) -> str:
+    zone, kind = key
+    return f"{CAPACITY}/{zone}-{hashlib.sha256(kind.encode()).hexdigest()[:16]}"
 
 
 class FirestoreStore(States, Ledgers, JobQueries, Leases, Incidents):

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.support.decisions import Case, action_of, check_case
-from tests.support.jobs import START, WORKER_0, a_job, a_replica, a_state, at
+from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.actions import ContinueProvisioning, RerunJob
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
 from trainmaster.core.evolve import evolve
@@ -26,6 +26,7 @@ WEEK_OLD = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(1
 FEW_ERRORS = a_state(job=replace(WEEK_OLD, placement=Placement(0, 98)))
 YOUNGER = a_state(job=replace(WEEK_OLD, created_at=at(101 - WEEK_S)))
 REPLACING = a_replica(WORKER_0, ReplicaState.REPLACING, incarnation=2, vm_generation=2, ordered_at=at(50))
+PARTIAL = a_plan(gang=False, independent=True)
 MISSING_FOR_50_S = a_state(REPLACING)
 MISSING_FOR_899_S = a_state(replace(REPLACING, ordered_at=at(100 - 899)))
 MISSING_FOR_900_S = a_state(replace(REPLACING, ordered_at=at(100 - 900)))
@@ -93,6 +94,22 @@ def test_gang_moves_to_a_zone_that_google_names_else_to_the_next_one() -> None:
     assert (named.zone_index, named.round) == (1, 1)
     same_zone = capacity_error(zones_available=("us-central1-a",))
     assert action_of(judge(PREPARING, same_zone, NOW), ContinueProvisioning).zone_index == 1
+
+
+ALL_LOST = a_state(*(replace(REPLACING, replica_id=replica_id) for replica_id in (CHIEF, WORKER_0, WORKER_1)))
+OPTIONAL_RUNS = a_state(
+    replace(REPLACING, replica_id=CHIEF), replace(REPLACING, replica_id=WORKER_1), job=a_job(plan=PARTIAL)
+)
+
+
+@pytest.mark.parametrize("state", [ALL_LOST, OPTIONAL_RUNS], ids=["all lost", "an optional worker runs"])
+def test_gang_that_has_lost_all_required_vms_moves_at_once_and_keeps_its_attempt(state: State) -> None:
+    """VMs that were lost together are gone for hours. Nothing runs that a wait in this zone could keep."""
+    action = action_of(judge(state, STOCKOUT, NOW), ContinueProvisioning)
+    assert (action.zone_index, action.next_at) == (1, None)
+    job = evolve(state, judge(state, STOCKOUT, NOW), NOW).job
+    assert job is not None
+    assert (job.attempt, job.zone) == (1, "us-central1-b")
 
 
 def test_moving_the_whole_gang_is_free_and_requests_all_of_it_in_the_other_zone() -> None:

@@ -36,7 +36,6 @@ TIMED_OUT_ONCE = replace(REPLACED_ONCE, startup_timeouts=1)
 TIMEOUT_1 = lost(WORKER_0, LossCause.STARTUP_TIMEOUT)
 TIMEOUT_2 = lost(WORKER_0, LossCause.STARTUP_TIMEOUT, incarnation=2)
 TIMEOUT_ON_SECOND_VM = lost(WORKER_0, LossCause.STARTUP_TIMEOUT, incarnation=2, vm_generation=2)
-WRONG_ZONE = lost(CHIEF, LossCause.WRONG_ZONE)
 STOPPING = exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING)
 REBOOTED = exited(WORKER_0, cause=ExitCause.VM_RESTARTED)
 SETUP_FAILED = exited(WORKER_0, cause=ExitCause.SETUP)
@@ -55,13 +54,6 @@ CASES: Final[dict[str, Case]] = {
     ),
     "startup timeout of an older incarnation": (RESTARTING, TIMEOUT_1, "1 ignore old_incarnation"),
     "startup timeout of a running replica": (RUNNING, TIMEOUT_1, "1 ignore nothing_to_do"),
-    "gang is requested in another zone": (a_state(job=IN_ZONE_B), WRONG_ZONE, "4 replace_vm wrong_zone"),
-    "gang is requested in the VM's zone again": (PREPARING, WRONG_ZONE, "1 ignore nothing_to_do"),
-    "wrong zone of an older incarnation": (
-        a_state(a_replica(CHIEF, incarnation=2), job=IN_ZONE_B),
-        WRONG_ZONE,
-        "1 ignore old_incarnation",
-    ),
     "loss reported for an older incarnation": (RESTARTING, lost(WORKER_0), "4 replace_vm preemption"),
     "loss before the agent reported": (a_state(WAITING), lost(WORKER_0), "4 replace_vm preemption"),
     "loss of an older VM": (REPLACED_AND_RUNNING, lost(WORKER_0), "1 ignore old_vm_generation"),

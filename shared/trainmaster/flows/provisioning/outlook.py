@@ -1,0 +1,36 @@
+"""What all jobs know together about capacity: noted with each request for VMs, and read when a pass begins."""
+
+from __future__ import annotations
+
+import logging
+
+from trainmaster.core.model.capacity import Outcome, Prospect, decisive_kinds, machine_kind
+from trainmaster.core.model.job import Job
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.rules.outlook import look_out
+from trainmaster.errors import TemporaryError
+from trainmaster.flows.commit.record import Deps
+
+_log = logging.getLogger(__name__)
+
+
+def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
+    """Return the prospect of each zone of the job; empty if it has only one, or no VMs of its own.
+
+    One read per zone and decisive role.
+    """
+    if len(job.plan.zones) == 1 or job.tuning is not None:
+        return ()
+    kinds = decisive_kinds(job.plan)
+    keys = [[(zone, kind) for kind in kinds] for zone in job.plan.zones]
+    outcomes = deps.store.outcomes([key for of_zone in keys for key in of_zone])
+    return look_out(keys, outcomes, deps.clock())
+
+
+def note_outcome(create: Create, deps: Deps, *, is_created: bool) -> None:
+    """Note how a request ended. Jobs go on without the note if it cannot be written."""
+    kind = machine_kind(create.group, spot=create.spot)
+    try:
+        deps.store.note_outcome(Outcome(create.zone, kind, deps.clock(), is_created))
+    except TemporaryError as error:
+        _log.warning("%s in %s: the outcome of a request was not noted: %s", kind, create.zone, error)

@@ -1,0 +1,141 @@
+"""Seeded weather of capacity: when zones have room for VMs, as a mix of processes that several zones share.
+
+    G  accelerator, everywhere ┐
+    R  accelerator, region     ├─ all on: room for Spot VMs ┐
+    O  machine, zone           ┘                            ├─ room for VMs on demand
+    E  machine, zone           ─ on ────────────────────────┘
+
+The shares and times are chosen so that the mild climate resembles records of Spot capacity (skypilot-org/spot-traces:
+V100 on AWS, nine zones, 45 days), in which a zone has capacity in 0.64 of the time. Times are seconds.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+MINUTE_S: Final = 60.0
+BEGIN_S: Final = -4 * 3600.0
+"""Time from which processes are known. Searches begin at 0, and know what other jobs found before."""
+SHORT_OFF_S: Final = 20 * MINUTE_S
+LONG_OFF_S: Final = 300 * MINUTE_S
+SHORT_OFF_SHARE: Final = 0.8
+SHORT_ON_SHARE: Final = 0.75
+SHORT_ON_MAX_S: Final = 45 * MINUTE_S
+ROOM: Final = 64
+"""VMs that an on period usually has room for."""
+NARROW_SHARE: Final = 0.06
+"""Share of on periods with room for 1 to 15 VMs."""
+
+
+class Climate(StrEnum):
+    MILD = "mild"
+    SCARCE = "scarce"
+    FAMINE = "famine"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """Shares of the time in which each process is on; of R and O, the parameters of a beta distribution."""
+
+    accelerator: float
+    region: tuple[float, float]
+    zone: tuple[float, float]
+    extra: float
+
+
+_CLIMATES: Final = {
+    Climate.MILD: _Shares(0.95, (9, 1.1), (4, 0.9), 0.60),
+    Climate.SCARCE: _Shares(0.85, (4, 1.6), (1.6, 1.6), 0.35),
+    Climate.FAMINE: _Shares(0.75, (2.5, 2), (0.8, 2.4), 0.15),
+}
+
+
+class Alternating:
+    """A process that is on and off in turns, in its stationary state. It is made as far as it is asked for."""
+
+    def __init__(self, rng: random.Random, share: float, scale: float) -> None:
+        """`share`: of the time in which it is on. `scale`: of the off times."""
+        share = min(max(share, 0.02), 0.98)
+        self._rng = rng
+        off = (scale * SHORT_OFF_S, scale * LONG_OFF_S)
+        mean = share / (1 - share) * (SHORT_OFF_SHARE * off[0] + (1 - SHORT_OFF_SHARE) * off[1])
+        short = min(0.35 * mean, SHORT_ON_MAX_S)
+        self._means = (off, (short, (mean - SHORT_ON_SHARE * short) / (1 - SHORT_ON_SHARE)))
+        self._begins_on = rng.random() < share
+        means, first = self._means[self._begins_on], self._short_share(is_on=self._begins_on)
+        is_short = rng.random() < first * means[0] / (first * means[0] + (1 - first) * means[1])
+        self._changes = [BEGIN_S + rng.expovariate(1 / means[0 if is_short else 1])]
+
+    def is_on(self, at_s: float) -> bool:
+        return self._begins_on != bool(bisect_right(self._changes, at_s, hi=self._reach(at_s)) % 2)
+
+    def next_change(self, at_s: float) -> float:
+        return self._changes[bisect_right(self._changes, at_s, hi=self._reach(at_s))]
+
+    def period(self, at_s: float) -> int:
+        """Return the number of the present period."""
+        return bisect_right(self._changes, at_s, hi=self._reach(at_s))
+
+    def _reach(self, at_s: float) -> int:
+        while self._changes[-1] <= at_s:
+            is_on = self._begins_on != bool(len(self._changes) % 2)
+            means = self._means[is_on]
+            mean = means[0 if self._rng.random() < self._short_share(is_on=is_on) else 1]
+            self._changes.append(self._changes[-1] + self._rng.expovariate(1 / mean))
+        return len(self._changes)
+
+    @staticmethod
+    def _short_share(*, is_on: bool) -> float:
+        return SHORT_ON_SHARE if is_on else SHORT_OFF_SHARE
+
+
+@dataclass
+class Weather:
+    """The capacity of one machine with one accelerator, in any zone. Equal seeds give equal weather."""
+
+    seed: int
+    climate: Climate
+    _processes: dict[str, Alternating] = field(default_factory=dict)
+
+    def room(self, zone: str, at_s: float, *, spot: bool) -> int:
+        """Return for how many VMs the zone has room."""
+        processes = self._of_spot(zone)
+        has_spot = all(process.is_on(at_s) for process in processes)
+        extra = self._extra(zone)
+        if not has_spot and (spot or not extra.is_on(at_s)):
+            return 0
+        period = [process.period(at_s) for process in (processes if has_spot else (extra,))]
+        rng = random.Random(f"{self.seed}/room/{zone}/{has_spot}/{period}")  # noqa: S311 - weather keeps no secret
+        return rng.randint(1, 15) if rng.random() < NARROW_SHARE else ROOM
+
+    def next_change(self, zone: str, at_s: float) -> float:
+        """Return when the zone's room may change next."""
+        return min(process.next_change(at_s) for process in (*self._of_spot(zone), self._extra(zone)))
+
+    @cached_property
+    def _shares(self) -> _Shares:
+        return _CLIMATES[self.climate]
+
+    def _of_spot(self, zone: str) -> tuple[Alternating, ...]:
+        region, shares = zone.rpartition("-")[0], self._shares
+        return (
+            self._process("G", lambda _: shares.accelerator, 2),
+            self._process(f"R/{region}", lambda rng: rng.betavariate(*shares.region), 1.5),
+            self._process(f"O/{zone}", lambda rng: rng.betavariate(*shares.zone), 1),
+        )
+
+    def _extra(self, zone: str) -> Alternating:
+        return self._process(f"E/{zone}", lambda _: self._shares.extra, 1.5)
+
+    def _process(self, key: str, share: Callable[[random.Random], float], scale: float) -> Alternating:
+        """Return the process with this key. Each has a generator of its own."""
+        if key not in self._processes:
+            rng = random.Random(f"{self.seed}/{self.climate}/{key}")  # noqa: S311 - weather keeps no secret
+            self._processes[key] = Alternating(rng, share(rng), scale)
+        return self._processes[key]
