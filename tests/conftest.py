@@ -9,6 +9,7 @@ pytest-xdist; the shortest units then run first.
 from __future__ import annotations
 
 import itertools
+import logging
 import signal
 from collections import Counter, defaultdict
 from operator import itemgetter
@@ -84,6 +85,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Commands that run in this process, and the simulator, may have turned logging off."""
+    logging.disable(logging.NOTSET)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if EMULATOR_FIXTURES.intersection(getattr(item, "fixturenames", ())):

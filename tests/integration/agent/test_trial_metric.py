@@ -165,5 +165,5 @@ def test_container_reports_through_a_mounted_folder(cloud: Cloud, vm: Vm, docker
     assert cloud.wait_for_message("replica-exit").body["metric"]["value"] == 0.93
     folder = vm.work / "metric" / "2"
     argv = docker.calls("run")[0]["argv"]
-    assert argv[argv.index("--mount") + 1] == f"type=bind,source={folder},target=/tmp/hypertune"
+    assert f"type=bind,source={folder},target=/tmp/hypertune" in argv
     assert folder.stat().st_mode & 0o777 == 0o777

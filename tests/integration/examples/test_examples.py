@@ -64,6 +64,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return build
 
 
+def module_of(training: dict[str, Any]) -> str:
+    """Return the job's own module, also if a launcher such as torchrun starts it."""
+    args = training["args"]
+    return str(args[args.index("-m") + 1] if "-m" in args else training["pythonModule"])
+
+
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
 def test_job_file_names_an_existing_trainer_and_its_archive(path: Path, built: Callable[[str], Path]) -> None:
     training: dict[str, Any] = yaml.safe_load(path.read_text())["trainingInput"]
@@ -72,7 +78,8 @@ def test_job_file_names_an_existing_trainer_and_its_archive(path: Path, built: C
     assert match
     trainer, archive = match.groups()
     assert built(trainer).name == archive
-    assert (EXAMPLES / trainer / (training["pythonModule"].replace(".", "/") + ".py")).is_file()
+    module = module_of(training)
+    assert (EXAMPLES / trainer / (module.replace(".", "/") + ".py")).is_file()
     assert training["jobDir"].startswith("gs://trainmaster-local/")
     assert all(isinstance(argument, str) for argument in training["args"])
     version = training.get("runtimeVersion", "")
@@ -100,7 +107,12 @@ def test_job_file_passes_only_flags_that_its_trainer_has(path: Path) -> None:
         if isinstance(argument, ast.Constant)
     }
     tuned = {f"--{param['parameterName']}" for param in training.get("hyperparameters", {}).get("params", ())}
-    assert {argument for argument in training["args"] if argument.startswith("--")} | tuned <= flags
+    own = (
+        training["args"][training["args"].index(module_of(training)) :]
+        if "-m" in training["args"]
+        else training["args"]
+    )
+    assert {argument for argument in own if argument.startswith("--")} | tuned <= flags
     assert "--job-dir" in flags
 
 

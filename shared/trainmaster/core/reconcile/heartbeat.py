@@ -88,9 +88,10 @@ def heartbeats_to_read(job: Job, replicas: Watched, points: Points, now: datetim
     return part_to_read(to_read, now, 1 if job.round.is_held else FULL_RECONCILIATION_MINUTES)
 
 
-def part_to_read(items: Sequence[T], now: datetime, minutes: int, at_most: int = HEARTBEATS_READ_MAX) -> tuple[T, ...]:
-    """Return the at most `at_most` items that are looked at now. The next follow after `minutes`."""
-    parts = -(-len(items) // at_most)
+def part_to_read(items: Sequence[T], now: datetime, minutes: int, at_most: int = 0) -> tuple[T, ...]:
+    """Return the at most `at_most` items (0: `HEARTBEATS_READ_MAX`) that are looked at now. The next follow after
+    `minutes`."""
+    parts = -(-len(items) // (at_most or HEARTBEATS_READ_MAX))
     return tuple(items[int(now.timestamp()) // (60 * minutes) % parts :: parts]) if items else ()
 
 
