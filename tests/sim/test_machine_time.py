@@ -97,7 +97,7 @@ def test_machine_time_of_any_simulated_job_adds_up(seed: int, profile: Profile, 
 
 @pytest.mark.parametrize(("per_hour", "seed"), [(0.0, 1), (0.0, 2), (0.5, 3), (0.5, 4), (0.5, 5)])
 def test_paid_time_is_that_of_the_vms_that_existed(per_hour: float, seed: int) -> None:
-    """Each VM exists for up to 15 s before its agent starts, and for seconds after the job's end."""
+    """Each VM exists for up to 40 s before its agent starts, and for up to 20 s after its loss or the job's end."""
     spec = accept({"jobId": "job", **a_spec()}, default_job_id="job")
     document = json.dumps({"jobId": "job", **a_spec()}).encode()
     job = SimJob("job", document, spec.plan, 6 * 3600.0, 600.0)
@@ -111,4 +111,4 @@ def test_paid_time_is_that_of_the_vms_that_existed(per_hour: float, seed: int) -
     result = machine_time(*found, checkpoints_s=[])
     existed_s = history.outcome().vm_s
     assert result.unsplit_s == 0
-    assert result.paid_s == pytest.approx(existed_s, rel=0.01)
+    assert existed_s - 60 * len(history.pool.past) <= result.paid_s <= existed_s

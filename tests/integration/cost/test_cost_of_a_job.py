@@ -8,7 +8,7 @@ from bench.cloud import Emulators
 from bench.job_cost import Cost, Line, run_job
 
 COST = Line(
-    constant=Cost(reads=20, writes=11, deletes=3, invocations=2),
+    constant=Cost(reads=24, writes=12, deletes=3, invocations=2),
     slope=Cost(reads=13, writes=6, deletes=0, invocations=3),
 )
 """As docs/benchmarks.md states it. Deletes are those of leases."""

@@ -107,11 +107,8 @@ def test_job_file_passes_only_flags_that_its_trainer_has(path: Path) -> None:
         if isinstance(argument, ast.Constant)
     }
     tuned = {f"--{param['parameterName']}" for param in training.get("hyperparameters", {}).get("params", ())}
-    own = (
-        training["args"][training["args"].index(module_of(training)) :]
-        if "-m" in training["args"]
-        else training["args"]
-    )
+    args = training["args"]
+    own = args[args.index("-m") + 1 :] if "-m" in args else args
     assert {argument for argument in own if argument.startswith("--")} | tuned <= flags
     assert "--job-dir" in flags
 

@@ -61,11 +61,8 @@ def test_metrics_without_values_have_no_chart_and_cost_one_call_each(site: Site)
     add(site, Metric.CPU, "worker-0", [0.2, 0.4])
     assert site.text(PATH).count('<svg class="plot metric"') == 1
     assert len(site.metrics.queries) == len(RESOURCES) + 2
-    assert {query.reducer for query in site.metrics.queries if query.metric is Metric.CPU} == {
-        Reducer.MEAN,
-        Reducer.MIN,
-        Reducer.MAX,
-    }
+    reducers = {query.reducer for query in site.metrics.queries if query.metric is Metric.CPU}
+    assert reducers == {Reducer.MEAN, Reducer.MIN, Reducer.MAX}
 
 
 def test_labels_that_no_agent_writes_are_not_shown(site: Site) -> None:
