@@ -145,7 +145,8 @@ class Agent:
         """Tell the peers, some of which the datagrams do not reach, and report them. Give the VM up in time."""
         world, members, silent = self.world, channel_members(self.vm.job.plan), []
         gives_up_s = world.now_s + GIVES_UP_S
-        for program in [p for p in self.vm.job.programs.all if p.is_alive and p.key == key]:
+        programs = [p for p in self.vm.job.programs.all if p.replica_id in members]
+        for program in [p for p in programs if p.is_alive and p.key == key]:
             if program.agent is self or world.rng.random() > DATAGRAMS_LOST:
                 program.agent._later((0.5, 0.6), program.agent.ask, key, gives_up_s)
             else:
