@@ -30,7 +30,17 @@ from trainmaster.ports.services import (
     Tokens,
     UnknownTokenError,
 )
-from trainmaster.ports.store import ENDS_READ, LOSSES_READ, Incidents, JobQueries, Leases, Ledgers, States, Store
+from trainmaster.ports.store import (
+    COMMIT_MAX,
+    ENDS_READ,
+    LOSSES_READ,
+    Incidents,
+    JobQueries,
+    Leases,
+    Ledgers,
+    States,
+    Store,
+)
 from trainmaster.ports.store_values import (
     AdmissionToken,
     AlreadyRecordedError,
@@ -44,6 +54,7 @@ from trainmaster.ports.store_values import (
 )
 
 __all__ = [
+    "COMMIT_MAX",
     "ENDS_READ",
     "LOSSES_READ",
     "Access",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from trainmaster.core.events import End
@@ -27,8 +27,10 @@ ENDS_READ: Final = 3
 """Ends of a round that a verdict reads: the first, perhaps another report of it, and one of another member."""
 
 
+COMMIT_MAX: Final = timedelta(minutes=2)
+"""Longest time from the report of a loss to its commit. Losses that were reported earlier are not looked at."""
 LOSSES_READ: Final = 50
-"""Losses in one hold that are compared with the begin of the next round."""
+"""Losses of this time that are compared with the begin of a round."""
 
 
 class States(Protocol):
@@ -92,8 +94,8 @@ class Ledgers(Protocol):
         ...
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
-        """Return the ends of this round or hold that were committed after this ledger entry. At most `LOSSES_READ` are
-        looked at. Empty: there is no such entry."""
+        """Return the losses of this round or hold that were committed after this ledger entry, of those that were
+        reported not more than `COMMIT_MAX` before it, the first `LOSSES_READ`. Empty: there is no such entry."""
         ...
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
 
 from trainmaster.core.model.job import State
 from trainmaster.core.reconcile.heartbeat import Points
@@ -17,7 +16,6 @@ from trainmaster.core.timeouts import OLD_POINT, SERIES_MEMORY
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader, MetricSeries, Reducer
 
-WINDOW: Final = OLD_POINT
 _log = logging.getLogger(__name__)
 
 
@@ -33,7 +31,7 @@ def last_points(state: State, metrics: MetricReader | None, now: datetime) -> Po
     return {replica_id: last[key] for replica_id, key in keys.items() if key in last}
 
 
-def count_alive(metrics: MetricReader, now: datetime, age: timedelta = WINDOW) -> Mapping[str, int]:
+def count_alive(metrics: MetricReader, now: datetime, age: timedelta = OLD_POINT) -> Mapping[str, int]:
     """Return by job id how many series have a point that is not older than `age`, with one call for all jobs."""
     query = MetricQuery(
         "",

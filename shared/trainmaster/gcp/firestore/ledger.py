@@ -16,7 +16,7 @@ from trainmaster.core.ledger import LedgerEntry, ends_of
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import LEDGER, UNREADABLE, Database, commit, ledger_path
 from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, UnreadableError, read
-from trainmaster.ports import ENDS_READ, LOSSES_READ, Loaded, PendingEntries
+from trainmaster.ports import COMMIT_MAX, ENDS_READ, LOSSES_READ, Loaded, PendingEntries
 
 _log = logging.getLogger(__name__)
 
@@ -48,10 +48,13 @@ class Ledgers(Database):
         entry = self._get(path, fields=["at"]).get(path)
         if entry is None:
             return ()
-        losses = self._where(ledger_path(job_id), ("round", "==", round_key)).order_by("rank").order_by("ended_at")
+        since = entry.get("at") - COMMIT_MAX
+        losses = self._where(
+            ledger_path(job_id), ("round", "==", round_key), ("rank", "==", 0), ("ended_at", ">=", since)
+        )
         return ends_of(
             read(LedgerEntry, snapshot.to_dict())
-            for snapshot in self._find(losses.limit(LOSSES_READ))
+            for snapshot in self._find(losses.order_by("ended_at").limit(LOSSES_READ))
             if snapshot.create_time > entry.create_time
         )
 
