@@ -28,6 +28,7 @@ from trainmaster.cli.local.example_upload import upload
 from trainmaster.cli.local.job_monitor import Report
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.memory.objects import MemoryObjects
+from trainmaster_emulators.machines.vm_python import create_overlay
 from trainmaster_emulators.process.state import StackConfig
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -161,7 +162,8 @@ def test_package_installs_without_a_package_index(
     tmp_path: Path, tensorflow_image: Path, built: Callable[[str], Path]
 ) -> None:
     archive = built("digits")
-    pip = [str(tensorflow_image / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index"]
+    python = create_overlay(tensorflow_image, tmp_path / "python") / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-index"]
     environment = {**os.environ, "PYTHONUSERBASE": str(tmp_path / "user"), "PIP_NO_CACHE_DIR": "1"}
     command = [*pip, "--user", "--no-build-isolation", str(archive)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
