@@ -39,11 +39,16 @@ def evolve(state: State | None, decision: Decision, now: datetime) -> Change:
 
 def apply(state: State, change: Change) -> State:
     """Return the loaded part of the state after the change. Replicas of a new attempt replace the old ones."""
+    return recall(store(state, change))
+
+
+def store(state: State, change: Change) -> State:
+    """Like `apply`, but with the replicas as they are stored, before `recall`."""
     job = change.job or state.job
     written = {replica.key: replica for replica in change.replicas}
     kept = [written.pop(replica.key, replica) for replica in state.replicas]
     replicas = tuple(replica for replica in (*kept, *written.values()) if replica.attempt == job.attempt)
-    return recall(replace(state, job=job, replicas=replicas))
+    return replace(state, job=job, replicas=replicas)
 
 
 def changes_whole_attempt(job: Job, action: Action) -> bool:

@@ -7,14 +7,15 @@ stored state.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from trainmaster.core.actions import AcceptJob
+from trainmaster.core.actions import AcceptJob, ReplicaAction
 from trainmaster.core.decisions import Decision
-from trainmaster.core.events import End, Event
-from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.events import End, Event, ReplicaExited, VmLost, VmReady
+from trainmaster.core.evolve import evolve, store
 from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.members import recall
 from trainmaster.core.rules.evidence import end_in
 from trainmaster.core.transitions.change import Effect
 
@@ -94,17 +95,33 @@ def counters(state: State | None, replica_key: str | None) -> Counters:
     )
 
 
-def replay(state: State | None, entry: LedgerEntry) -> State | None:
-    """Return the state after one entry. None stays None until the entry that accepts the job."""
-    change = evolve(state, entry.decision, entry.at)
+def replay(stored: State | None, entry: LedgerEntry) -> State | None:
+    """Return the state that is stored after one entry. None stays None until the entry that accepts the job.
+
+    `recall` turns the stored state into the one that rules see.
+    """
     if isinstance(entry.decision.action, AcceptJob):
-        return State(entry.decision.action.job, change.replicas, whole=True)
-    return None if state is None else apply(state, change)
+        job = entry.decision.action.job
+        return State(job, evolve(None, entry.decision, entry.at).replicas, whole=True)
+    return None if stored is None else store(stored, evolve(judged(stored, entry), entry.decision, entry.at))
+
+
+def judged(stored: State, entry: LedgerEntry) -> State:
+    """Return the state that the entry was judged on.
+
+    A move to another zone writes only the job, and other events of a replica only that replica, so neither disturbs the
+    commit of the other. An event of a VM below the floor that changed its replica was judged before the move.
+    """
+    placement, event = stored.job.placement, entry.event
+    if isinstance(event, VmReady | ReplicaExited | VmLost) and isinstance(entry.decision.action, ReplicaAction):
+        floor = min(placement.floor, event.subject.vm_generation)
+        return recall(replace(stored, job=replace(stored.job, placement=replace(placement, floor=floor))))
+    return recall(stored)
 
 
 def fold(entries: Iterable[LedgerEntry]) -> State | None:
     """Return the state that these entries lead to, in the order of their commits; None if there are none."""
-    state: State | None = None
+    stored: State | None = None
     for entry in entries:
-        state = replay(state, entry)
-    return state
+        stored = replay(stored, entry)
+    return None if stored is None else recall(stored)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tests.support.jobs import START, a_job, at
-from trainmaster.core.events import JobSubmitted, ReplicaExited
+from trainmaster.core.events import JobSubmitted, ReplicaExited, VmLost, VmReady
 from trainmaster.core.evolve import evolve
 from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.job import Job, JobState, State
@@ -30,7 +30,7 @@ def submit(store: Store, job: Job | None = None) -> Job:
     return job
 
 
-def entry_of(state: State, event: ReplicaExited) -> tuple[LedgerEntry, Change]:
+def entry_of(state: State, event: ReplicaExited | VmLost | VmReady) -> tuple[LedgerEntry, Change]:
     decision = judge(state, event, at(100))
     change = evolve(state, decision, at(100))
     before = counters(state, "1-worker-0")

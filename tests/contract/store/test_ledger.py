@@ -5,16 +5,22 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 from tests.contract.store.building import entry_of, must, submit
-from tests.support.jobs import START, WORKER_0, a_job, at, exited
-from trainmaster.core.ledger import fold
+from tests.support.jobs import START, WORKER_0, a_job, at, exited, lost, ready
+from trainmaster.core.actions import ContinueProvisioning
+from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.events import CapacityErrorKind, VmLost, VmReady, VmsNotCreated
+from trainmaster.core.evolve import evolve
+from trainmaster.core.ledger import LedgerEntry, counters, fold
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica import replica_key
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.reporting.history import read_history
 from trainmaster.core.transitions.change import Change
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.ports import PendingEntries, Store
@@ -29,6 +35,24 @@ def test_ledger_entry_is_read_back_and_the_ledger_folds_to_the_state(store: Stor
     assert [recorded.key for recorded in store.ledger("digits_1")] == ["submitted", entry.key]
     now = must(store.load_attempt("digits_1"))
     assert fold(store.ledger("digits_1")) == now.state
+
+
+@pytest.mark.parametrize("event", [lost(WORKER_0), ready(WORKER_0)], ids=["loss", "report"])
+def test_event_that_is_committed_beside_a_move_folds_to_the_state(store: Store, event: VmLost | VmReady) -> None:
+    """Both commits read the same state: the move writes the job, the event its replica."""
+    submit(store)
+    loaded, whole = must(store.load("digits_1", "1-worker-0")), must(store.load_attempt("digits_1"))
+    decision = Decision(Rule.CAPACITY, Reason.STOCKOUT, "", ContinueProvisioning(1, 1, floor=4))
+    moved = VmsNotCreated("digits_1", 1, loaded.state.job.zone, 0, CapacityErrorKind.STOCKOUT, "X", "no", at(100))
+    counted = counters(whole.state, None)
+    change = evolve(whole.state, decision, at(100))
+    store.commit(whole, LedgerEntry("digits_1", moved.key, at(100), moved, decision, counted, counted), change)
+    store.commit(loaded, *entry_of(loaded.state, event))
+    state, ledger = must(store.load_attempt("digits_1")).state, store.ledger("digits_1")
+    assert {replica.vm_generation for replica in state.replicas} == {4}
+    assert fold(ledger) == state
+    history = must(read_history(ledger))
+    assert sorted(history.state.replicas, key=attrgetter("key")) == sorted(state.replicas, key=attrgetter("key"))
 
 
 def test_ledger_since_a_moment_has_the_entries_of_that_moment_and_later(store: Store) -> None:

@@ -33,6 +33,7 @@ from tests.support.exhaustive_search.node import (
 )
 from trainmaster.core.ledger import replay
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX
+from trainmaster.core.model.members import recall
 from trainmaster.core.model.vm import DirectiveAction, Vm, VmStatus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore
@@ -206,7 +207,7 @@ class Search:
         state = before.state if before else None
         for entry in ledger[len(predecessor.store.ledger(self._job_id)) :]:
             state = replay(state, entry)
-        if state != loaded.state:
+        if state is None or recall(state) != loaded.state:
             raise ViolationError("I9: the ledger's fold is not the stored state")
         if loaded.state.job.budgets.reruns_used > RERUNS_MAX:
             raise ViolationError(f"I3: {loaded.state.job.budgets}")

@@ -28,7 +28,7 @@ from trainmaster.core.events import (
     ReplicaExited,
     VmsNotCreated,
 )
-from trainmaster.core.ledger import LedgerEntry, replay
+from trainmaster.core.ledger import LedgerEntry, judged, replay
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.job import Job, JobState, State, tuning_of
 from trainmaster.core.model.members import is_ready, members
@@ -252,13 +252,14 @@ def _last_capacity_error(job: Job, entries: Sequence[LedgerEntry]) -> str:
 
 def differences(entries: Iterable[LedgerEntry], policy: ExitPolicy) -> tuple[Difference, ...]:
     """Return every exit that `policy` would have judged differently, on the state that existed at the time."""
-    state: State | None = None
+    stored: State | None = None
     changed = []
     for entry in entries:
-        if state is not None and _is_about_exit(entry):
+        if stored is not None and _is_about_exit(entry):
+            state = judged(stored, entry)
             job = replace(state.job, plan=replace(state.job.plan, exit_policy=policy))
             decision = judge(replace(state, job=job), entry.event, entry.at)
             if decision.action.kind != entry.decision.action.kind:
                 changed.append(Difference(entry, decision))
-        state = replay(state, entry)
+        stored = replay(stored, entry)
     return tuple(changed)

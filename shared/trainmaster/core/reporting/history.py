@@ -20,7 +20,7 @@ from trainmaster.core.actions import (
     SucceedJob,
 )
 from trainmaster.core.evolve import changes_whole_attempt, evolve
-from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.ledger import LedgerEntry, judged
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica
@@ -37,7 +37,8 @@ class Step:
     job: Job
     """The job after the entry."""
     changed: tuple[Replica, ...]
-    """The replicas of the current attempt that the entry created or changed. All, if a round began or ended."""
+    """The replicas of the current attempt that the entry created or changed. All, if a round began or ended, or the
+    floor rose."""
 
     @property
     def begins_attempt(self) -> bool:
@@ -58,11 +59,11 @@ def read_history(entries: Iterable[LedgerEntry]) -> History | None:
     steps = tuple(_steps(entries, replicas))
     if not steps:
         return None
-    return History(steps, State(steps[-1].job, tuple(replicas.values()), whole=True))
+    return History(steps, recall(State(steps[-1].job, tuple(replicas.values()), whole=True)))
 
 
 def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iterator[Step]:
-    """Yield the steps. `replicas` holds the replicas of the current attempt by their keys, after each step."""
+    """Yield the steps. `replicas` holds the stored replicas of the current attempt by their keys, after each step."""
     job: Job | None = None
     for entry in entries:
         action = entry.decision.action
@@ -71,17 +72,16 @@ def _steps(entries: Iterable[LedgerEntry], replicas: dict[str, Replica]) -> Iter
         elif job is None:
             continue
         else:
-            previous, state = job, _state_for(action, job, replicas)
+            previous, state = job, judged(_state_for(action, job, replicas), entry)
         change = _change(state, entry)
         job = change.job or job
         if previous is None or previous.attempt != job.attempt:
             replicas.clear()
         changed = tuple(replica for replica in change.replicas if replica.attempt == job.attempt)
         replicas.update({replica.key: replica for replica in changed})
-        if previous is not None and previous.round != job.round:
-            changed = recall(State(job, tuple(replicas.values()))).replicas
-            replicas.update({replica.key: replica for replica in changed})
-        yield Step(entry, previous, job, changed)
+        if previous is not None and (previous.round, previous.placement.floor) != (job.round, job.placement.floor):
+            changed = tuple(replicas.values())
+        yield Step(entry, previous, job, recall(State(job, changed)).replicas)
 
 
 def _change(state: State | None, entry: LedgerEntry) -> Change:
