@@ -80,19 +80,22 @@ def submit(
         name, document = read_job(source, config if job else None, flags["region"])
     else:  # options alone describe the job
         source, name, document = flags["display_name"], None, dict[str, Any]()
-    if _list_substitutions(document):
+    if _is_converted(document):
         flags["region"] = None  # the conversion of the manifest has used it
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
+    staged = MemoryObjects() if check else None
     if package_path or packages:
-        document = _stage_packages(document, package_path, packages, staging_bucket, upload=not check)
+        document = _stage_packages(document, package_path, packages, staging_bucket, staged)
     if check:
         from trainmaster.cli.doctor.command import report_job
 
-        report_job(document, form)
+        report_job(document, form, staged)
     job_id = check_document(document)
     store = open_store()
     stored = send(document, job_id, store)
     complain(f"Job [{job_id}] submitted successfully.")
+    for note in stored.plan.substitutions:
+        complain(f"  {note.text}")
     if wait_for_end or stream_logs:
         _follow(job_id, store, form, stream_logs=stream_logs)
     _print_hints(job_id)
@@ -123,14 +126,12 @@ def read_job(job: str, config: Path | None, region: str | None = None) -> tuple[
     return (None if is_file else job), document
 
 
-def _list_substitutions(document: dict[str, Any]) -> bool:
-    """Print what the conversion of a manifest replaced. Return whether the job file was converted from one."""
+def _is_converted(document: dict[str, Any]) -> bool:
+    """Return whether the job file was converted from a manifest, and print from which."""
     converted = listed_substitutions(document)
     if not converted or "jobSpec" not in document:
         return False
     complain(f"converted {converted.get('manifest')}")
-    for item in converted.get("substitutions", ()):
-        complain(f"  {item['field']}: {item['requested']} -> {item['replacement']}. {item['reason']}")
     return True
 
 
@@ -174,13 +175,12 @@ def _stage_packages(
     package_path: Path | None,
     packages: str | None,
     staging_bucket: str | None,
-    *,
-    upload: bool,
+    staged: Objects | None,
 ) -> dict[str, Any]:
     """Build and upload the packages, and return the job with their URIs.
 
-    Without `upload`, which needs no installation, the URIs are those of an upload. Their generation is not real: it
-    marks objects that are not looked up.
+    With `staged`, they are stored there instead, which needs no installation. The URIs are those of an upload. Their
+    generation is not real: it marks objects that are not looked up.
     """
     kind = detect_kind(document)
     if kind is not AI_PLATFORM:
@@ -189,7 +189,7 @@ def _stage_packages(
         )
     training = document.get("trainingInput", document.get("training_input")) or {}
     job_dir = training.get("jobDir", training.get("job_dir")) if isinstance(training, dict) else None
-    target, bucket = _installation_objects() if upload else (MemoryObjects(), os.environ.get(BUCKET) or NO_BUCKET)
+    target, bucket = (staged, os.environ.get(BUCKET) or NO_BUCKET) if staged else _installation_objects()
     folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)
     uris = package_staging.stage(parse_list(packages or ""), package_path, folder, target)
     return with_field(document, ("trainingInput", "packageUris"), uris)

@@ -6,9 +6,8 @@ from functools import cache
 
 from trainmaster.gcp import clients
 from trainmaster.gcp.storage_objects import StorageObjects
-from trainmaster.ports import Objects
 
 
 @cache
-def objects() -> Objects:
+def objects() -> StorageObjects:
     return StorageObjects(clients.storage_client())

@@ -301,7 +301,7 @@ def test_submit_of_manifest_prints_what_was_substituted_and_stores_the_job(insta
     )
     assert result.exit_code == 0, result.output
     assert "converted TFJob multi-worker (kubeflow.org/v1)" in result.stderr
-    assert "spec.runPolicy.activeDeadlineSeconds: 7200 -> scheduling.timeout: 7200s." in result.stderr
+    assert "spec.runPolicy.activeDeadlineSeconds: 7200 is replaced by scheduling.timeout: 7200s" in result.stderr
     (job,) = installation.store.recent_jobs(9)
     assert (job.job_id, job.plan.region, job.plan.max_running_s) == ("multi_worker", "us-central1", 7200)
     assert "spec.runPolicy.activeDeadlineSeconds" in {item.field for item in job.plan.substitutions}

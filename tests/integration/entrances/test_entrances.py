@@ -19,7 +19,8 @@ from tests.unit.flows.test_upload import AT_THREE, Bucket
 from tests.unit.jobspec.test_manifests import WITH_REGION
 from trainmaster.api.request import Service
 from trainmaster.cli import schedule
-from trainmaster.cli.doctor.job_checks import find_file_problems
+from trainmaster.cli.doctor.findings import Status
+from trainmaster.cli.doctor.job_checks import check_file
 from trainmaster.cli.gcloud_flags import apply_flags
 from trainmaster.cli.submit import check_document, read_job, with_job_name
 from trainmaster.client import client as python_client
@@ -190,7 +191,8 @@ class Entrances:
 
     def doctor(self, sent: Sent, path: Path) -> Result:
         _, document = read_job(str(path), None, sent.region_option)
-        if findings := find_file_problems(with_job_name(document, str(path))):
+        findings = check_file(with_job_name(document, str(path)))
+        if any(finding.status is Status.FIX for finding in findings):
             raise PermanentError("; ".join(finding.what for finding in findings))
         return None
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.support.jobs import a_plan, a_spec
 from tests.support.memory_resources import MemoryResources
 from trainmaster.cli.doctor import job_checks
-from trainmaster.cli.doctor.findings import Finding, Status
+from trainmaster.cli.doctor.findings import Finding, Status, ok
 from trainmaster.cli.main import app
 from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
@@ -77,12 +77,12 @@ def test_job_that_lacks_nothing_has_no_problem_and_names_what_is_unknown() -> No
 
 
 def test_every_wrong_field_of_a_job_file_is_a_problem() -> None:
-    findings = job_checks.find_file_problems({"jobId": "digits_1", **a_spec(masterType="huge", jobDir="digits")})
+    findings = job_checks.check_file({"jobId": "digits_1", **a_spec(masterType="huge", jobDir="digits")})
     assert [text.partition(" ")[0] for text in problems(findings)] == [
         "trainingInput.jobDir",
         "trainingInput.masterType",
     ]
-    assert job_checks.find_file_problems({"jobId": "digits_1", **a_spec()}) == []
+    assert job_checks.check_file({"jobId": "digits_1", **a_spec()}) == [ok("job file of digits_1")]
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from trainmaster.settings import settings
 
 if TYPE_CHECKING:
     from trainmaster.cli.doctor.findings import Finding
+    from trainmaster.ports import Objects
 
 Project = Annotated[str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}]")]
 Region = Annotated[str | None, typer.Option(help="Region of the jobs, or of a manifest that names none.")]
@@ -54,27 +55,26 @@ def doctor(
     report(_findings(region, before_install), form)
 
 
-def report_job(document: Mapping[str, Any], form: Format) -> NoReturn:
+def report_job(document: Mapping[str, Any], form: Format, staged: Objects | None = None) -> NoReturn:
     """Print what the job would lack, and exit with status 1 if the job could not run.
 
-    The document itself is checked first, which needs no installation.
+    The document itself is checked first, which needs no installation. `staged`: packages that are not uploaded.
     """
-    report(_job_findings(document), form)
+    report(_job_findings(document, staged), form)
 
 
-def _job_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
+def _job_findings(document: Mapping[str, Any], staged: Objects | None) -> Iterator[Finding]:
     from trainmaster.cli.doctor.checks import open_inspection, run_check
-    from trainmaster.cli.doctor.findings import ok
-    from trainmaster.cli.doctor.job_checks import check_job, find_file_problems
+    from trainmaster.cli.doctor.findings import Status
+    from trainmaster.cli.doctor.job_checks import check_file, check_job
     from trainmaster.wiring.price_list import price_list
 
-    if problems := find_file_problems(document):
-        yield from problems
+    yield from (findings := check_file(document))
+    if any(finding.status is Status.FIX for finding in findings):
         return
-    yield ok(f"job file of {document['jobId']}")
     choose_installation()
     values = settings()
-    yield from run_check("job", lambda: check_job(document, open_inspection(values), values, price_list()))
+    yield from run_check("job", lambda: check_job(document, open_inspection(values), values, price_list(), staged))
 
 
 def report(results: Iterator[Finding], form: Format) -> NoReturn:

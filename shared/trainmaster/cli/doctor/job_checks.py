@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
+from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.core.model.plan import Plan, TaskGroup
 from trainmaster.core.rules.admission_queue import limit_problem, vcpus
 from trainmaster.cost.job_cost import hourly_cost
@@ -20,9 +21,11 @@ from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings
 
+SEE: Final = "see docs/job-format.md"
 UPDATE: Final = "run `trainmaster prices update`"
 SUBMIT_PERMISSIONS: Final = ("aiplatform.customJobs.create",)
 """Permission on the project that a caller of the API needs to create a job."""
@@ -32,23 +35,30 @@ _SHARED_QUOTA: Final = ("e2", "f1", "g1", "n1")
 """Machine series whose vCPUs count in the quota CPUS; others have SERIES_CPUS. Source: "Allocation quotas"."""
 
 
-def find_file_problems(document: Mapping[str, Any]) -> list[Finding]:
-    """Return the problems of the job file itself. They are the same in every installation."""
+def check_file(document: Mapping[str, Any]) -> list[Finding]:
+    """Return the problems of the job file itself, or what the job gets in place of what no longer exists.
+
+    They are the same in every installation.
+    """
     try:
-        accept(document, default_job_id=None)
+        spec = accept(document, default_job_id=None)
     except InvalidJob as invalid:
         return [_finding_of(found) for found in invalid.problems]
-    return []
+    return [ok(f"job file of {spec.job_id}"), *(limit(note.text, SEE) for note in spec.plan.substitutions)]
 
 
 def check_job(
-    document: Mapping[str, Any], inspection: Inspection, values: Settings, prices: PriceList | Unknown = NO_PRICES
+    document: Mapping[str, Any],
+    inspection: Inspection,
+    values: Settings,
+    prices: PriceList | Unknown = NO_PRICES,
+    staged: Objects | None = None,
 ) -> Iterator[Finding]:
-    """Yield what a job with a valid document would lack, and its price."""
+    """Yield what a job with a valid document would lack, and its price. `staged`: packages that are not uploaded."""
     spec = accept(document, default_job_id=None)
     yield from _check_region(spec, inspection, values)
     yield from _check_permissions(inspection)
-    yield from _check_resources(spec)
+    yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
     yield from _check_quotas(spec, inspection)
     yield from check_price(spec.plan, _machines(spec.plan), prices)
@@ -76,13 +86,14 @@ def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
         yield ok("your permission to create the job")
 
 
-def _check_resources(spec: AcceptedSpec) -> Iterator[Finding]:
+def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Finding]:
     """Look up what the job names, with the user's credentials. The functions repeat it with their own."""
     from trainmaster.wiring.intake_deps import resources
     from trainmaster.wiring.objects import objects
 
     try:
         checked = with_resources(spec, objects, resources)
+        programs = list(check_programs(spec.plan, objects(), staged))
     except InvalidJob as invalid:
         yield from map(_finding_of, invalid.problems)
         return
@@ -91,9 +102,10 @@ def _check_resources(spec: AcceptedSpec) -> Iterator[Finding]:
         return
     notes = [note for note in checked.plan.substitutions if note not in spec.plan.substitutions]
     for note in notes:
-        yield limit(f"{note.field}: {note.reason}", "see docs/job-format.md")
+        yield limit(f"{note.field}: {note.reason}", SEE)
     if not notes:
-        yield ok("packages, buckets, images, account and secrets")
+        yield ok("packages, buckets, Google's images, account and secrets")
+    yield from programs
 
 
 def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:

@@ -1,0 +1,95 @@
+"""Checks of the programs of one job: what their packages contain, and what is in their job directories."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Final, Protocol
+
+from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok
+from trainmaster.core.intake.registry_images import parse_registry_image
+from trainmaster.core.model.package_uri import is_built_in
+from trainmaster.core.model.plan import Plan, Program
+from trainmaster.errors import TemporaryError
+from trainmaster.flows.job_creation.package_versions import programs_of
+from trainmaster.gcp.user_errors import USER_ERRORS
+from trainmaster.ports import BucketForbiddenError, Objects, ObjectTimes
+
+PACKAGE_BYTES_MAX: Final = 100 << 20
+"""Larger packages are not read."""
+
+
+class CheckedObjects(Objects, ObjectTimes, Protocol):
+    """Cloud Storage with the user's credentials."""
+
+
+def check_programs(plan: Plan, objects: CheckedObjects, staged: Objects | None = None) -> Iterator[Finding]:
+    """Yield what is wrong with the programs, and what cannot be seen. `staged`: packages that are not uploaded yet."""
+    for program in dict.fromkeys(programs_of(plan)):
+        if program.container and not parse_registry_image(program.container.image):
+            reason = "only images in Google's registries are looked up"
+            yield not_checked(f"image {program.container.image}", reason)
+        elif program.python_module:
+            yield from _check_module(program, objects, staged)
+    for directory in dict.fromkeys(program.job_dir for program in programs_of(plan) if program.job_dir):
+        yield from _check_job_dir(directory, objects)
+
+
+def _check_module(program: Program, objects: Objects, staged: Objects | None) -> Iterator[Finding]:
+    """Look for the module in the packages. One whose parent package is in none of them may be a dependency's."""
+    found: set[str] = set()
+    for uri in (uri.partition("#")[0] for uri in program.package_uris if not is_built_in(uri)):
+        source = staged if staged and staged.read(uri, max_bytes=1) else objects
+        try:
+            content = source.read(uri, max_bytes=PACKAGE_BYTES_MAX + 1)
+        except (TemporaryError, *USER_ERRORS):
+            content = None
+        if content is None or len(content) > PACKAGE_BYTES_MAX:
+            yield not_checked(f"module {program.python_module}", f"{uri} cannot be read, or is larger than 100 MB")
+            return
+        found |= set(filter(None, map(_module_path, _files_of(content))))
+    parent, _, name = f"/{program.python_module.replace('.', '/')}".rpartition("/")
+    siblings = {path.rpartition("/")[2] for path in found if path.rpartition("/")[0].endswith(parent)} if parent else ()
+    if name in siblings:
+        yield ok(f"module {program.python_module}")
+    elif siblings:
+        words = f"no package of the job has the module {program.python_module}"
+        (nearest,) = get_close_matches(name, sorted(siblings), 1, 0)
+        yield limit(words, f"correct pythonModule, for example {parent[1:].replace('/', '.')}.{nearest}")
+
+
+def _module_path(file: str) -> str:
+    """Return `/…/trainer/task` for `/…/trainer/task.py`, `/…/trainer` for its `__main__.py`; "": not to be run."""
+    folder, _, name = file.rpartition("/")
+    stem, _, suffix = name.partition(".")
+    if stem == "__main__":
+        return folder
+    is_module = suffix == "py" or suffix.endswith("so")
+    return f"{folder}/{stem}" if is_module and stem != "__init__" else ""
+
+
+def _files_of(archive: bytes) -> set[str]:
+    """Return the paths of all files, below a leading slash; none if it is not an archive that pip installs."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as wheel:
+            return {f"/{name}" for name in wheel.namelist()}
+    except zipfile.BadZipFile:
+        pass
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as source:
+            return {f"/{name}" for name in source.getnames()}
+    except (tarfile.TarError, EOFError, OSError):
+        return set()
+
+
+def _check_job_dir(directory: str, objects: ObjectTimes) -> Iterator[Finding]:
+    try:
+        found = objects.created(directory, 1)
+    except BucketForbiddenError:
+        return
+    if found:
+        words = f"{directory} already has files: {found[0].name} was written at {found[0].created_at:%Y-%m-%d %H:%M}"
+        yield limit(words, "a program that looks for checkpoints there continues from them")
