@@ -15,6 +15,8 @@ from trainmaster.cli.console import serve_stack
 from trainmaster.cli.local.run_example import Realistic, TimeScale, run
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.machines.gcsfuse.server import find_obstacle
 from trainmaster_emulators.process import processes, state
 from trainmaster_emulators.process.state import StackConfig, StackError, StackState, StackStatus
@@ -32,7 +34,8 @@ StateDir = Annotated[
         "--state-dir", help=f"Folder for the stack's state. [default: ${state.STATE_DIR_VARIABLE} or .state/local]"
     ),
 ]
-Vm = Annotated[str, typer.Argument(help="Name of the VM.", metavar="VM")]
+JobOrVm = Annotated[str, typer.Argument(help="Job id, or the name of a VM.", metavar="JOB|VM")]
+Replica = Annotated[str | None, typer.Argument(help="Replica of the job, such as worker-0.", metavar="[REPLICA]")]
 Notice = Annotated[float | None, typer.Option("--notice", help="Seconds between the notice and the end of the VM.")]
 DEFAULTS = StackConfig()
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]")
@@ -183,25 +186,55 @@ def _faults(state_dir: Path | None) -> FaultClient:
     return FaultClient(stack.find(state.find_state_dir(state_dir)))
 
 
+def _vm(job_or_vm: str, replica: str | None) -> str:
+    """Return the name of the VM: that of the job's replica, or the given one."""
+    if replica is None:
+        return job_or_vm
+    try:
+        return vm_name(job_or_vm, ReplicaId.parse(replica.replace(" ", "-")))
+    except ValueError:
+        raise StackError(f"there is no replica {replica}: give a task type and a number, such as worker-0") from None
+
+
 @app.command()
-def preempt(vm: Vm, notice: Notice = None, state_dir: StateDir = None) -> None:
-    """Preempt a VM, as Google preempts Spot VMs."""
-    _faults(state_dir).preempt(vm, notice)
+def preempt(job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None) -> None:
+    """Preempt a replica's VM, as Google preempts Spot VMs."""
+    _faults(state_dir).preempt(vm := _vm(job, replica), notice)
     say(f"{vm}: preempted")
 
 
 @app.command()
-def maintenance(vm: Vm, notice: Notice = None, state_dir: StateDir = None) -> None:
+def maintenance(job: JobOrVm, replica: Replica = None, notice: Notice = None, state_dir: StateDir = None) -> None:
     """Announce host maintenance. A VM that can migrate live continues; any other ends."""
-    _faults(state_dir).maintenance(vm, notice)
+    _faults(state_dir).maintenance(vm := _vm(job, replica), notice)
     say(f"{vm}: under maintenance")
 
 
 @app.command()
-def crash(vm: Vm, state_dir: StateDir = None) -> None:
+def crash(job: JobOrVm, replica: Replica = None, state_dir: StateDir = None) -> None:
     """End a VM by a host error, at once and without notice."""
-    _faults(state_dir).crash(vm)
+    _faults(state_dir).crash(vm := _vm(job, replica))
     say(f"{vm}: crashed")
+
+
+@app.command()
+def kill(
+    job: JobOrVm,
+    replica: Replica = None,
+    signal_name: Annotated[str, typer.Option("--signal", help="KILL, TERM, STOP, …")] = "KILL",
+    state_dir: StateDir = None,
+) -> None:
+    """Signal the training program of a replica. Its VM runs on."""
+    _faults(state_dir).kill_program(vm := _vm(job, replica), signal_name.upper().removeprefix("SIG"))
+    say(f"{vm}: {signal_name} sent to its program")
+
+
+@app.command()
+def unreachable(
+    zones: Annotated[list[str], typer.Argument(help="Zones.", metavar="ZONE…")], state_dir: StateDir = None
+) -> None:
+    """Let exactly these zones not answer: lists say so, and calls fail. VMs run on."""
+    print_json(_faults(state_dir).change(unreachable_zones=zones))
 
 
 @app.command()
@@ -230,6 +263,6 @@ def slow(
 
 @app.command("clear-faults")
 def clear_faults(state_dir: StateDir = None) -> None:
-    """End the lasting faults: stockout, quota, slow."""
+    """End the lasting faults: stockout, quota, slow, unreachable."""
     _faults(state_dir).clear()
     say("no faults")
