@@ -15,6 +15,7 @@ from tests.support.study import Study
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.explain import next_steps
+from trainmaster.core.transitions.change import Effect
 
 PATHS = (
     "/jobs",
@@ -265,6 +266,14 @@ def test_job_with_unconfirmed_effects_needs_attention(site: Site) -> None:
     assert "Effects not confirmed yet, which the sweep checks every minute: digits_1" in words(
         site.text("/installation")
     )
+
+
+def test_notification_is_no_effect_that_the_page_of_an_ended_job_waits_for(site: Site) -> None:
+    world = failed_job(site)
+    assert any(Effect.NOTIFY in entry.effects for entry in world.ledger)
+    page = words(site.text("/jobs/digits_1?all=1"))
+    assert "notify" not in page
+    assert "not confirmed yet" not in page
 
 
 def test_job_page_lists_the_decisions_in_order_with_rules(site: Site) -> None:

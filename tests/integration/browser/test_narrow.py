@@ -1,0 +1,59 @@
+"""The console on a phone (390 px): only charts and tables in their boxes scroll sideways, and lines are readable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.support.console_browser import failed_world, log_entry, opened, running_world, tuning_world
+
+pytestmark = pytest.mark.slow
+
+WIDTH = 390
+SHOTS = os.environ.get("TRAINMASTER_TEST_SCREENSHOTS", "")
+"""A folder for screenshots, to be looked at."""
+
+
+def look_at(page: Page, path: str, name: str) -> None:
+    page.set_viewport_size({"width": WIDTH, "height": 844})
+    page.goto(path)
+    if SHOTS:
+        page.screenshot(path=Path(SHOTS, f"{name}.png"), full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTH, path
+
+
+def width(page: Page, selector: str) -> float:
+    box = page.locator(selector).first.bounding_box()
+    assert box is not None
+    return box["width"]
+
+
+def test_page_of_a_job_its_logs_and_the_list_fit_a_phone(browser: Browser) -> None:
+    with opened(browser, running_world()) as (page, site):
+        site.entries = [log_entry("ERROR", "worker-replica-0", "a longer line than fits " * 9)]
+        for path in ("/jobs/digits_1", "/jobs/digits_1/resources", "/installation", "/reasons", "/jobs/digits_1/clone"):
+            look_at(page, path, path.replace("/", "_"))
+        look_at(page, "/jobs/digits_1/logs", "logs")
+        assert width(page, "table.log td.text") > 0.8 * WIDTH
+        look_at(page, "/jobs", "jobs")
+        machines = page.locator("table.jobs td[data-name=Machines]").first
+        assert machines.bounding_box() is not None
+        assert page.locator("table.jobs").evaluate("table => table.scrollWidth") <= WIDTH
+
+
+def test_page_of_a_failed_job_fits_a_phone(browser: Browser) -> None:
+    with opened(browser, failed_world()) as (page, _):
+        look_at(page, "/jobs/digits_1", "failed")
+
+
+def test_plots_of_trials_scroll_in_their_boxes_and_show_whole_labels(browser: Browser) -> None:
+    with opened(browser, tuning_world()) as (page, _):
+        look_at(page, "/jobs/digits_1", "tuning")
+        left = page.locator("#objective svg").evaluate("svg => svg.getBoundingClientRect().x")
+        for label in page.locator("#objective .tick").all():
+            box = label.bounding_box()
+            assert box is not None
+            assert box["x"] >= left
