@@ -16,6 +16,7 @@ from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.transitions.change import Effect
+from trainmaster.memory.bus import MemoryBus
 
 PATHS = (
     "/jobs",
@@ -268,7 +269,9 @@ def test_job_with_unconfirmed_effects_needs_attention(site: Site) -> None:
     )
 
 
-def test_notification_is_no_effect_that_the_page_of_an_ended_job_waits_for(site: Site) -> None:
+def test_notification_is_no_effect_that_the_page_of_an_ended_job_waits_for() -> None:
+    site = Site(World(notifications=MemoryBus()))
+    site.open()
     world = failed_job(site)
     assert any(Effect.NOTIFY in entry.effects for entry in world.ledger)
     page = words(site.text("/jobs/digits_1?all=1"))
