@@ -16,10 +16,12 @@ from pydantic_core import ErrorDetails
 
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob
 from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, nested_models, repeated_fields
+from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.unsupported import UNSUPPORTED_DOCUMENTS
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.problems import FieldPath, Problem, Problems, quoted, yaml_line
 from trainmaster.jobspec.reading.document_kinds import (
+    EXTENSION,
     MANIFEST_NAMES,
     TRAINING_INPUT,
     DocumentKind,
@@ -164,6 +166,10 @@ class _NameReader:
             spelled = problems.spelled_name((body,))
             example = f"{spelled}: {{{yaml_line({name: example_at((body, in_body))})}}}"
             problems.add_text(name_path, f"is not known here: it belongs under {spelled}", example)
+        elif own := accepted_names(Extension).get(name):
+            problems.mark_misspelled((EXTENSION, own))
+            example = f"{EXTENSION}: {{{yaml_line({name: example_at((EXTENSION, own))})}}}"
+            problems.add_text(name_path, f"is not known here: it belongs under {EXTENSION}", example)
         elif nearest := _nearest_name(name, known):
             meant = (*path, nearest) if nearest in nested_models(model) else (body, nearest)
             problems.mark_misspelled(meant)
