@@ -16,12 +16,14 @@ from __future__ import annotations
 import http
 import ipaddress
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 TYPED_BY_THE_USER: Final = "none"
 JSON_TYPE: Final = "application/json; charset=UTF-8"
+JSON_HEADERS: Final = MappingProxyType({"Content-Type": JSON_TYPE})
 STATUS: Final = http.HTTPStatus.FORBIDDEN
 
 
@@ -91,16 +93,19 @@ class GuardedHandler(BaseHTTPRequestHandler):
         if self.checks_host:
             reason = find_host_refusal(self.headers.get("Host")) or reason
         if reason is not None:
-            self._send_refusal(refusal_body(reason))
+            # The connection is closed, because the request's body is unread.
+            self.send_body(STATUS, refusal_body(reason), {**JSON_HEADERS, "Connection": "close"})
         return reason is None
 
-    def _send_refusal(self, body: bytes) -> None:
-        """Send the response, and close the connection, because the request's body is unread."""
-        self.send_response(STATUS)
-        self.send_header("Content-Type", JSON_TYPE)
+    def send_body(
+        self, status: int, body: bytes, headers: Mapping[str, str] = JSON_HEADERS, reason: str | None = None
+    ) -> None:
+        """Send a whole response. `headers`: without its length. `reason` None: the usual phrase of the status."""
+        self.send_response(status, reason)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
         self.wfile.flush()
-        self.close_connection = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -45,8 +44,7 @@ class AccountGate:
         if not message:
             unread = {"wsgi.input": io.BytesIO(data), "CONTENT_LENGTH": str(len(data))}
             return self._application({**environ, **unread}, start_response)
-        sys.stdout.write(f"{REFUSED}{message}\n")
-        sys.stdout.flush()
+        print(f"{REFUSED}{message}", flush=True)
         error = ApiError(403, "forbidden", message)
         response = Response(json.dumps(error.body()), error.status, content_type="application/json; charset=UTF-8")
         return response(environ, start_response)

@@ -12,22 +12,18 @@ import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
-from http.server import ThreadingHTTPServer
 from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from trainmaster_emulators.browser_guard import GuardedHandler
 from trainmaster_emulators.machines.metadata_tree import ROOT, MetadataTree, Response, error_response
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.rest.quiet_http import QuietHandler, QuietServer
 
 IDLE_TIMEOUT_S: Final = 600.0
 
 
-class MetadataServer(ThreadingHTTPServer):
+class MetadataServer(QuietServer):
     """Serves as soon as it exists. `identity` None: the VM has no service account."""
-
-    daemon_threads = True
-    request_queue_size = 128
 
     def __init__(
         self, host: str, metadata_tree: MetadataTree, issuer: TokenIssuer, identity: VmIdentity | None
@@ -49,18 +45,9 @@ class MetadataServer(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that are killed during a long poll."""
 
-
-class MetadataHandler(GuardedHandler):
-    protocol_version = "HTTP/1.1"
+class MetadataHandler(QuietHandler):
     timeout = IDLE_TIMEOUT_S
-    disable_nagle_algorithm = True
-    wbufsize = -1
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: agents poll all the time."""
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
@@ -120,17 +107,12 @@ class MetadataHandler(GuardedHandler):
         return Response(token.encode(), "text/html")
 
     def _send(self, response: Response) -> None:
-        self.send_response(response.status)
-        self.send_header("Metadata-Flavor", "Google")
-        self.send_header("Content-Type", response.content_type)
-        self.send_header("Content-Length", str(len(response.body)))
+        headers = {"Metadata-Flavor": "Google", "Content-Type": response.content_type}
         if response.status == HTTPStatus.OK:
-            self.send_header("ETag", response.etag)
+            headers["ETag"] = response.etag
         if response.location is not None:
-            self.send_header("Location", response.location)
-        self.end_headers()
-        self.wfile.write(response.body)
-        self.wfile.flush()
+            headers["Location"] = response.location
+        self.send_body(response.status, response.body, headers)
 
     def version_string(self) -> str:
         return "Metadata Server for VM"

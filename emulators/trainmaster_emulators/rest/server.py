@@ -9,14 +9,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from socketserver import BaseServer
 from typing import Any
 
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
-from trainmaster_emulators.browser_guard import GuardedHandler
 from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
+from trainmaster_emulators.rest.quiet_http import QuietHandler
 
 log = logging.getLogger(__name__)
 
@@ -72,19 +73,14 @@ def _json_response(body: Json | str, status: int = 200) -> Response:
     return Response(text + "\n", status, content_type="application/json; charset=UTF-8")
 
 
-class QuietHandler(GuardedHandler, WSGIRequestHandler):
-    """Writes no access log. Sends each response in one piece, because Nagle's algorithm would delay it by 40 ms."""
-
-    disable_nagle_algorithm = True
-    wbufsize = -1
-
+class WsgiHandler(QuietHandler, WSGIRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Log nothing: clients poll, and the lines would hide all others."""
+        """Log nothing."""
 
 
 def listen(host: str, port: int, application: Callable[..., Iterable[bytes]]) -> BaseWSGIServer:
     """Return a server with a thread per connection: a call that waits for an operation blocks for up to 2 minutes."""
-    return make_server(host, port, application, threaded=True, request_handler=QuietHandler)
+    return make_server(host, port, application, threaded=True, request_handler=WsgiHandler)
 
 
 def stop_event() -> threading.Event:
@@ -99,10 +95,18 @@ def stop_event() -> threading.Event:
 def serving(host: str, port: int, application: Callable[..., Iterable[bytes]]) -> Iterator[threading.Event]:
     """Serve within the context. Yields an event that SIGTERM and SIGINT set."""
     stopped = stop_event()
-    server = listen(host, port, application)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
+    with in_background(listen(host, port, application)):
         yield stopped
+
+
+@contextmanager
+def in_background(server: BaseServer) -> Iterator[None]:
+    """Run a server on another thread within the context."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield
     finally:
         server.shutdown()
+        thread.join()
         server.server_close()

@@ -24,7 +24,6 @@ hosts. TensorFlow opens a connection and reads the bundle for every call: a call
 import argparse
 import contextlib
 import datetime
-import signal
 import socket
 import ssl
 import sys
@@ -35,7 +34,13 @@ from urllib.parse import urlsplit
 
 from trainmaster_emulators.process.certificates import GOOGLE_DOMAIN, prepare_certificates
 from trainmaster_emulators.process.processes import split_address
-from trainmaster_emulators.services.storage_forwarder import CHUNK_BYTES, ForwardingServer, QuietHandler, StorageHandler
+from trainmaster_emulators.rest.server import in_background, stop_event
+from trainmaster_emulators.services.storage_forwarder import (
+    CHUNK_BYTES,
+    ForwardingHandler,
+    ForwardingServer,
+    StorageHandler,
+)
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -57,20 +62,17 @@ def main(argv: list[str] | None = None) -> int:
     if storage.scheme != "http" or storage.hostname is None or storage.port is None:
         parser.error(f"--storage must be http://HOST:PORT, not {options.storage!r}")
 
-    stopped = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stopped.set())
+    stopped = stop_event()
     context = prepare_certificates(options.state_dir, datetime.datetime.now(datetime.UTC))
-    with ProxyServer(("127.0.0.1", options.port), (storage.hostname, storage.port), context) as server:
-        if options.logging:
-            server.others = {"logging.googleapis.com": split_address(options.logging)}
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    server = ProxyServer(("127.0.0.1", options.port), (storage.hostname, storage.port), context)
+    if options.logging:
+        server.others = {"logging.googleapis.com": split_address(options.logging)}
+    with in_background(server):
         print(
             f"googleapis proxy ready on 127.0.0.1:{server.server_port}, certificates in {options.state_dir / 'ca.pem'}",
             flush=True,
         )
         stopped.wait()
-        server.shutdown()
     return 0
 
 
@@ -81,7 +83,7 @@ class ProxyServer(ForwardingServer):
         super().__init__(address, ConnectHandler)
 
 
-class ConnectHandler(QuietHandler):
+class ConnectHandler(ForwardingHandler):
     """The outer layer: reads `CONNECT host:port`, then either terminates TLS or tunnels the connection."""
 
     server: ProxyServer

@@ -77,8 +77,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def _check(self, method: str, request: bytes, context: Any) -> None:
         if message := refusal(self._account, self._grants, method, request):
-            sys.stdout.write(f"{REFUSED}{message}\n")
-            sys.stdout.flush()
+            print(f"{REFUSED}{message}", flush=True)
             context.abort(grpc.StatusCode.PERMISSION_DENIED, message)
         if method == PUBLISH_METHOD and (problem := _publish_problem(request)):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)

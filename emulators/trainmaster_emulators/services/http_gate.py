@@ -15,11 +15,13 @@ import http.client
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
+from trainmaster_emulators.browser_guard import refusal_body
 from trainmaster_emulators.process.processes import LOOPBACK, split_address
 from trainmaster_emulators.realism.call_access import REFUSED, Access
 from trainmaster_emulators.realism.http_access import (
@@ -31,8 +33,9 @@ from trainmaster_emulators.realism.http_access import (
     refusal,
     required_access,
 )
-from trainmaster_emulators.services.http_servers import QuietServer, json_object, serve_accounts
-from trainmaster_emulators.services.storage_forwarder import HOP_HEADERS, QuietHandler
+from trainmaster_emulators.rest.quiet_http import QuietServer
+from trainmaster_emulators.services.http_servers import json_object, serve_accounts
+from trainmaster_emulators.services.storage_forwarder import HOP_HEADERS, ForwardingHandler
 
 NAME: Final = "http-gate"
 TIMEOUT_S: Final = 150.0
@@ -60,17 +63,14 @@ class GateServer(QuietServer):
     def _may_access_secret(self, path: str) -> bool:
         """Return whether the secret's own policy grants access to the account. The owner sets it; infra/ does not."""
         secret = path.partition("/versions/")[0]
-        connection = http.client.HTTPConnection(*split_address(self.upstreams[Api.IAM]), timeout=TIMEOUT_S)
-        try:
-            connection.request("GET", f"{secret}:getIamPolicy")
-            policy: dict[str, Any] = json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
+        with closing(http.client.HTTPConnection(*split_address(self.upstreams[Api.IAM]), timeout=TIMEOUT_S)) as iam:
+            iam.request("GET", f"{secret}:getIamPolicy")
+            policy: dict[str, Any] = json.loads(iam.getresponse().read())
         bindings = policy.get("bindings", [])
         return any(binding["role"] == SECRET_ACCESSOR and self._member in binding["members"] for binding in bindings)
 
 
-class GateHandler(QuietHandler):
+class GateHandler(ForwardingHandler):
     """Forwards a call that the account may make. Calls and answers are small, so they are buffered."""
 
     checks_host = True
@@ -101,34 +101,24 @@ class GateHandler(QuietHandler):
 
     def _call_emulator(self, address: str, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
-        connection = http.client.HTTPConnection(*split_address(address), timeout=TIMEOUT_S)
-        try:
+        with closing(http.client.HTTPConnection(*split_address(address), timeout=TIMEOUT_S)) as connection:
             connection.request(self.command, self.path, body or None, {**headers, "Host": address})
             response = connection.getresponse()
             return response, response.read()
-        finally:
-            connection.close()
 
     def _send_back(self, response: http.client.HTTPResponse, body: bytes) -> None:
         self.send_response_only(response.status, response.reason)
         for name, value in response.headers.items():
             if name.lower() not in {*HOP_HEADERS, "content-length"}:
                 self.send_header(name, value)
-        self._end(body)
-
-    def _refuse(self, message: str) -> None:
-        sys.stdout.write(f"{REFUSED}{message}\n")
-        sys.stdout.flush()
-        self.send_response(HTTPStatus.FORBIDDEN)
-        self.send_header("Content-Type", "application/json; charset=UTF-8")
-        error = {"code": HTTPStatus.FORBIDDEN.value, "message": message, "status": "PERMISSION_DENIED"}
-        self._end(json.dumps({"error": error}).encode())
-
-    def _end(self, body: bytes) -> None:
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
         self.wfile.flush()
+
+    def _refuse(self, message: str) -> None:
+        print(f"{REFUSED}{message}", flush=True)
+        self.send_body(HTTPStatus.FORBIDDEN, refusal_body(message))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http.server import ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any
 
-from trainmaster_emulators.browser_guard import JSON_TYPE, GuardedHandler
+from trainmaster_emulators.browser_guard import JSON_HEADERS
 from trainmaster_emulators.process.processes import LOOPBACK
+from trainmaster_emulators.rest.quiet_http import QuietHandler, QuietServer
 
 
-class QuietServer(ThreadingHTTPServer):
-    """Runs one daemon thread per client connection."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that disconnect during a request, as killed VMs do; log any other error."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
-
-
-class JsonHandler(GuardedHandler):
-    """Answers with JSON. Logs nothing: lines would contain tokens, and disturb the user's terminal."""
-
-    protocol_version = "HTTP/1.1"
+class JsonHandler(QuietHandler):
+    """Answers with JSON."""
 
     def send_json(self, status: int, body: object, headers: Mapping[str, str] = MappingProxyType({})) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", JSON_TYPE)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
+        self.send_body(status, json.dumps(body).encode(), {**JSON_HEADERS, **headers})
 
 
 def key_server(keys: Callable[[], object], port: int = 0) -> ThreadingHTTPServer:

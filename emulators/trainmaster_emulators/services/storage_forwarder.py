@@ -26,9 +26,9 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
-from trainmaster_emulators.browser_guard import GuardedHandler
+from trainmaster_emulators.browser_guard import JSON_HEADERS
 from trainmaster_emulators.process.certificates import GOOGLE_DOMAIN
-from trainmaster_emulators.services.http_servers import QuietServer
+from trainmaster_emulators.rest.quiet_http import QuietHandler, QuietServer
 from trainmaster_emulators.services.missing_buckets import XML_HOST, find_bucket, missing_bucket_text
 
 STORAGE_HOSTS: Final = frozenset({"www.googleapis.com", XML_HOST})
@@ -64,17 +64,11 @@ class ForwardingServer(QuietServer):
         return self.storage if is_storage_host(host) else self.others.get(host)
 
 
-class QuietHandler(GuardedHandler):
-    """Base of both layers: HTTP/1.1, no access log, errors in Google's JSON format."""
+class ForwardingHandler(QuietHandler):
+    """Base of both layers: errors in Google's JSON format."""
 
     checks_host = False
-    protocol_version = "HTTP/1.1"
     timeout = IDLE_TIMEOUT_S
-    disable_nagle_algorithm = True
-    wbufsize = -1
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: a training job makes thousands of calls, and fake-gcs-server logs each of them."""
 
     def handle_expect_100(self) -> bool:
         """Send `100 Continue` at once. If it stayed in the buffer, curl would wait one second per upload."""
@@ -87,18 +81,11 @@ class QuietHandler(GuardedHandler):
         body = json.dumps(
             {"error": {"code": status, "message": message, "errors": [{"reason": "localStack", "message": message}]}}
         ).encode()
-        self.send_response(status, message.encode("ascii", "replace").decode().replace("\n", " "))
-        self.send_header("Content-Type", "application/json; charset=UTF-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-        self.wfile.flush()
-        self.close_connection = True
+        reason = message.encode("ascii", "replace").decode().replace("\n", " ")
+        self.send_body(status, body, {**JSON_HEADERS, "Connection": "close"}, reason)
 
 
-class StorageHandler(QuietHandler):
+class StorageHandler(ForwardingHandler):
     """The inner layer: forwards the decrypted HTTP/1.1 requests to fake-gcs-server.
 
     Each client connection has its own kept-alive connection to fake-gcs-server, so requests stay in order.

@@ -108,13 +108,7 @@ class GateHandler(StorageHandler):
         )
         error = {"message": message, "domain": "global", "reason": "forbidden"}
         body = json.dumps({"error": {"code": 403, "message": message, "errors": [error]}}).encode()
-        self.send_response(HTTPStatus.FORBIDDEN)
-        self.send_header("Content-Type", "application/json; charset=UTF-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-        self.wfile.flush()
+        self.send_body(HTTPStatus.FORBIDDEN, body)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 from trainmaster.core.intake.job_files import PREFIX, UploadedObject
@@ -33,6 +33,7 @@ from trainmaster.ports import JobLog, Objects
 from trainmaster.settings import settings
 from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.processes import LOOPBACK
+from trainmaster_emulators.rest.quiet_http import QuietServer
 from trainmaster_emulators.services.http_servers import JsonHandler
 
 PUBLISH: Final = re.compile(r"^/v1/projects/[^/]+/topics/([^/:]+):publish$")
@@ -55,8 +56,7 @@ class MemoryControlPlane:
         self.bus = MemoryBus()
         self.dead_letters: list[tuple[Message, str]] = []
         self._closed = threading.Event()
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), _handler(self.bus))
-        self._server.daemon_threads = True
+        self._server = QuietServer((LOOPBACK, 0), _handler(self.bus))
         self._pool = ThreadPoolExecutor(max_workers=8)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
