@@ -9,17 +9,6 @@ from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.state import StackError, StackState
 
 FAULTS_PATH: Final = "/emulator/v1/faults"
-NO_FAULTS: Final[dict[str, object]] = {
-    "stockout_zones": [],
-    "quota_regions": [],
-    "machine_limits": {},
-    "slow_s": 0,
-    "rate_limited": 0,
-    "unreachable_zones": [],
-    "strict_lists": False,
-    "refused_calls": [],
-    "disabled_apis": [],
-}
 """The faults of the whole project; see `trainmaster_emulators.machines.injected_faults`."""
 TIMEOUT_S: Final = 30.0
 
@@ -66,12 +55,10 @@ class FaultClient:
 
     def change(self, **faults: object) -> dict[str, Any]:
         """Replace the given faults, keep the others, and return all."""
-        known = {name: value for name, value in self.current().items() if name in NO_FAULTS}
-        self._call("POST", FAULTS_PATH, {**NO_FAULTS, **known, **faults}, "faults")
-        return self.current()
+        return self._call("POST", FAULTS_PATH, {**self.current(), **faults}, "faults")
 
     def clear(self) -> None:
-        self._call("POST", FAULTS_PATH, NO_FAULTS, "faults")
+        self._call("POST", FAULTS_PATH, {}, "faults")
 
     def _vm(self, vm: str, fault: str, notice_s: float | None) -> None:
         body = {} if notice_s is None else {"notice_s": notice_s}
