@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from threading import Thread
 from typing import Final
 
 from trainmaster.core.model.vm import Vm
-from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE
+from trainmaster.gcp.identity_tokens import IdentityTokens
+from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE, AuthDeps
 from trainmaster.messaging.push import Message
+from trainmaster.ports import Store
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
+from trainmaster_emulators.rest.server import in_background
 from trainmaster_emulators.services.http_servers import key_server
 
 ACCOUNT: Final = "trainmaster-worker@my-project.iam.gserviceaccount.com"
@@ -28,6 +30,10 @@ class Agents:
     project: str
     issuer: TokenIssuer
     keys_url: str
+
+    def auth(self, store: Store) -> AuthDeps:
+        """Return what a function needs to authenticate these agents."""
+        return AuthDeps(IdentityTokens(self.keys_url), store, self.project, ACCOUNT)
 
     def message(self, job_id: str, vm: Vm, **fields: object) -> Message:
         """Return a message about the incarnation in the VM's directive. `fields` are added to the common ones."""
@@ -67,11 +73,5 @@ def agents(project: str) -> Iterator[Agents]:
     """Serve the public keys of the tokens for the length of the block."""
     issuer = TokenIssuer()
     server = key_server(issuer.certificates)
-    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with in_background(server):
         yield Agents(project, issuer, f"http://127.0.0.1:{server.server_port}")
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -12,6 +12,7 @@ from google.cloud.firestore import Client, DocumentReference
 from google.cloud.firestore_v1.base_query import FieldFilter
 
 from trainmaster.gcp.retries import CALL
+from trainmaster.ports import Store
 
 
 class BareEvents:
@@ -41,6 +42,14 @@ class BareEvents:
         condition = client.write_option(last_update_time=found[self._replica.path].update_time)
         batch.update(self._replica, self._content, condition)
         batch.commit(**CALL)
+
+
+def latest_keys(store: Store, job_id: str) -> tuple[str, str]:
+    """Return the key of a replica and of the job's latest ledger entry."""
+    loaded = store.load_attempt(job_id)
+    if loaded is None:
+        raise KeyError(job_id)
+    return loaded.state.replicas[-1].key, store.ledger(job_id)[-1].key
 
 
 def seconds_of_counts(client: Client, job_ids: Sequence[str], threads: int) -> float:

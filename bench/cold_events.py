@@ -8,11 +8,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -23,6 +22,7 @@ from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.backends import require_backend
 from trainmaster_emulators.process.service import Running, stop, wait_ready
+from trainmaster_emulators.rest.server import in_background
 from trainmaster_emulators.services import firestore, iam, pubsub, storage
 from trainmaster_emulators.services.http_servers import key_server
 from trainmaster_emulators.services.iap_issuer import IapIssuer
@@ -121,13 +121,15 @@ def world(folder: Path) -> Iterator[World]:
     ]
     issuer, iap = TokenIssuer(), IapIssuer()
     servers = [key_server(issuer.certificates), iam.listen(0, PROJECT, STACK), iap.listen()]
-    try:
+    with ExitStack() as stack:
+        stack.callback(ports.close)
+        stack.callback(stop, running)
         wait_ready(running, within_s=60)
         for name in (topics.DEAD_LETTER, topics.PROVISION, topics.JOB_STATE):
             pubsub.PubSub(services[2].address, PROJECT).create_topic(name)
         storage.create_bucket(address, PROJECT, BUCKET)
         for server in servers:
-            Thread(target=server.serve_forever, daemon=True).start()
+            stack.enter_context(in_background(server))
         keys, access, iap_keys = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
         yield World(
             {
@@ -152,12 +154,6 @@ def world(folder: Path) -> Iterator[World]:
             issuer,
             iap,
         )
-    finally:
-        stop(running)
-        for server in servers:
-            server.shutdown()
-            server.server_close()
-        ports.close()
 
 
 def _encoded(event: object) -> str:

@@ -17,17 +17,16 @@ from typing import Any, Final, cast
 import flask
 from werkzeug.serving import make_server
 
-from bench.agents import ACCOUNT, agents
-from bench.bare_calls import BareEvents
+from bench.agents import agents
+from bench.bare_calls import BareEvents, latest_keys
 from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane
 from bench.figures import Figure, Figures, median_ms
 from bench.jobs import job_spec
-from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.messaging import push
-from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import Store
+from trainmaster_emulators.rest.server import in_background
 from trainmaster_emulators.services import pubsub
 
 JOB: Final = "delivery"
@@ -44,13 +43,12 @@ RATIO_MAX: Final = 1.2
 def measure(emulators: Emulators, samples: int) -> Figures:
     """Return the time from publishing to the commit, in ms."""
     with emulators.project() as project, agents(project.name) as senders:
-        auth = AuthDeps(IdentityTokens(senders.keys_url), project.store, project.name, ACCOUNT)
         store = _SignallingStore(project.store)
-        functions = ControlPlane(cast("Store", store), auth=auth, bus=project.bus)
+        functions = ControlPlane(cast("Store", store), auth=senders.auth(project.store), bus=project.bus)
         functions.run([functions.submit(JOB, job_spec(samples + WARM_UP))])
         functions.run([functions.provision(ProvisionRequest(JOB))])
 
-        bare_event = _bare_event(project)
+        bare_event = BareEvents(project.client, JOB, *latest_keys(project.observer, JOB), "delivery")
         empty, bare = threading.Semaphore(0), threading.Semaphore(0)
         store.committed = threading.Semaphore(0)
 
@@ -85,14 +83,6 @@ def measure(emulators: Emulators, samples: int) -> Figures:
     }
 
 
-def _bare_event(project: Project) -> BareEvents:
-    loaded = project.observer.load_attempt(JOB)
-    if loaded is None:
-        raise KeyError(JOB)
-    entry = project.observer.ledger(JOB)[-1]
-    return BareEvents(project.client, JOB, loaded.state.replicas[-1].key, entry.key, "delivery")
-
-
 class _SignallingStore:
     """A store that reports its commits."""
 
@@ -120,15 +110,9 @@ def _push_subscriptions(
 
     app.add_url_rule(f"/projects/{project.name}/topics/<topic>", view_func=receive, methods=["POST"])
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
     calls = pubsub.PubSub(emulators.pubsub, project.name)
-    try:
+    with in_background(server):
         for topic in handlers:
             calls.create_topic(topic)
             calls.create_push(topic, server.server_port, pubsub.DELIVERY, dead_letter="trainmaster-dead-letter")
         yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

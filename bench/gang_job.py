@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from bench.agents import ACCOUNT, Agents
+from bench.agents import Agents
 from bench.control_plane import ControlPlane, Delivery
 from bench.jobs import job_spec
 from bench.meter import Meter
@@ -18,9 +18,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.push import Message
 from trainmaster.ports import CreateOutcome, Store
 
@@ -92,8 +90,7 @@ class Gang:
         self._agents_s = 0.0
         """Time that the agents needed for their messages in this phase, which is not the control plane's."""
         self._fleet = CountedFleet()
-        auth = AuthDeps(IdentityTokens(senders.keys_url), store, senders.project, ACCOUNT)
-        self._functions = ControlPlane(store, auth=auth, fleet=self._fleet, sleep=sleep)
+        self._functions = ControlPlane(store, auth=senders.auth(store), fleet=self._fleet, sleep=sleep)
         self._meter = meter
         self._observer = observer
         self._ends: dict[str, dict[str, object]] = {}

@@ -19,7 +19,7 @@ from typing import Final
 
 from bench import memory
 from bench.agents import agents
-from bench.bare_calls import BareEvents
+from bench.bare_calls import BareEvents, latest_keys
 from bench.cloud import Emulators, Project
 from bench.control_plane import THREADS
 from bench.figures import Figure, Figures
@@ -79,12 +79,9 @@ def _figures(phase: str, size: int, cost: Cost, floor_s: float) -> Figures:
 
 def _floor_seconds(project: Project, size: int) -> float:
     """Return how long as many threads need for `size` bare events, each on documents of its own."""
-    loaded = project.store.load_attempt(JOB)
-    if loaded is None:
-        raise KeyError(JOB)
-    replica, entry = loaded.state.replicas[-1].key, project.store.ledger(JOB)[-1].key
+    keys = latest_keys(project.store, JOB)
     threads = min(size, THREADS)
-    events = [BareEvents(project.client, JOB, replica, entry, f"gang-{number}") for number in range(threads)]
+    events = [BareEvents(project.client, JOB, *keys, f"gang-{number}") for number in range(threads)]
     numbers = [len(range(number, size, threads)) for number in range(threads)]
 
     def run(item: tuple[BareEvents, int]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
-from bench.agents import ACCOUNT, agents
+from bench.agents import agents
 from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane
 from bench.figures import Figure, Figures
@@ -21,8 +21,6 @@ from bench.meter import Meter, attach
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.cost import operation_prices
-from trainmaster.gcp.identity_tokens import IdentityTokens
-from trainmaster.messaging.authenticate import AuthDeps
 
 JOB: Final = "job_cost"
 
@@ -69,8 +67,7 @@ def run_job(project: Project, size: int) -> Cost:
     meter = Meter()
     attach(project.client, meter)
     with agents(project.name) as senders:
-        auth = AuthDeps(IdentityTokens(senders.keys_url), project.store, project.name, ACCOUNT)
-        functions = ControlPlane(project.store, auth=auth, threads=1, sleep=lambda _: None)
+        functions = ControlPlane(project.store, auth=senders.auth(project.store), threads=1, sleep=lambda _: None)
         functions.run([functions.submit(JOB, job_spec(size))])
         vms = functions.vms(JOB)
         functions.run([functions.vm_ready(senders.message(JOB, vm)) for vm in vms])

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from bench import memory
-from bench.agents import ACCOUNT, Agents, agents
+from bench.agents import Agents, agents
 from bench.bare_calls import seconds_of_counts
 from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane
@@ -26,10 +26,8 @@ from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.transitions.change import Change
-from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore
-from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.wiring.fleet import THREADS
 
 VCPUS_PER_JOB: Final = 4
@@ -55,9 +53,8 @@ def measure_queue(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figure
 
 
 def _drain(project: Project, senders: Agents, jobs: int) -> int:
-    auth = AuthDeps(IdentityTokens(senders.keys_url), project.store, project.name, ACCOUNT)
     limits = {"vcpus": VCPUS_PER_JOB * max(1, jobs // 10)}
-    functions = ControlPlane(project.store, auth=auth, limits=limits)
+    functions = ControlPlane(project.store, auth=senders.auth(project.store), limits=limits)
     left = {f"queue_{number}" for number in range(jobs)}
     functions.run([functions.submit(job_id, job_spec(1)) for job_id in sorted(left)])
     while left:

@@ -8,11 +8,11 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench.figures import Figure, Figures
 
@@ -83,7 +83,10 @@ def table(figures: Figures) -> Iterator[str]:
 
 def write_json(figures: Figures, path: Path = JSON) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {name: _document(figure) for name, figure in figures.items()}
+    document = {
+        name: {**asdict(figure), "ratio": figure.ratio, "is_within_limits": figure.is_within_limits}
+        for name, figure in figures.items()
+    }
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
@@ -91,21 +94,10 @@ def read_json(path: Path = JSON) -> Figures:
     """Return the figures of an earlier run. Empty: there was none."""
     if not path.exists():
         return {}
-    fields = ("value", "unit", "floor", "ratio_max", "ratio_min", "value_max")
     documents = json.loads(path.read_text(encoding="utf-8"))
-    return {name: Figure(**{key: document[key] for key in fields}) for name, document in documents.items()}
-
-
-def _document(figure: Figure) -> dict[str, Any]:
     return {
-        "value": figure.value,
-        "unit": figure.unit,
-        "floor": figure.floor,
-        "ratio": figure.ratio,
-        "ratio_max": figure.ratio_max,
-        "ratio_min": figure.ratio_min,
-        "value_max": figure.value_max,
-        "is_within_limits": figure.is_within_limits,
+        name: Figure(**{field.name: document[field.name] for field in fields(Figure)})
+        for name, document in documents.items()
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from bench.agents import ACCOUNT, Agents, agents
+from bench.agents import Agents, agents
 from bench.bare_calls import BareEvents
 from bench.cloud import Emulators
 from bench.control_plane import ControlPlane
@@ -18,8 +18,6 @@ from bench.figures import Figure, Figures
 from bench.jobs import job_spec
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Vm
-from trainmaster.gcp.identity_tokens import IdentityTokens
-from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.internal_requests import ProvisionRequest
 
 THREADS: Final = 8
@@ -31,8 +29,7 @@ ROUNDS: Final = 3
 def measure(emulators: Emulators, events_per_thread: int) -> Figures:
     """Return the events per second."""
     with emulators.project() as project, agents(project.name) as senders:
-        auth = AuthDeps(IdentityTokens(senders.keys_url), project.store, project.name, ACCOUNT)
-        functions = ControlPlane(project.store, auth=auth, bus=project.bus)
+        functions = ControlPlane(project.store, auth=senders.auth(project.store), bus=project.bus)
         jobs = [f"throughput_{number}" for number in range(THREADS)]
         functions.run([functions.submit(job, job_spec(ROUNDS * events_per_thread + 1)) for job in jobs])
         functions.run([functions.provision(ProvisionRequest(job)) for job in jobs])

@@ -16,16 +16,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from bench.agents import ACCOUNT, Agents, agents
-from bench.bare_calls import BareEvents
+from bench.agents import Agents, agents
+from bench.bare_calls import BareEvents, latest_keys
 from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane, Delivery
 from bench.figures import Figure, Figures, median_ms
 from bench.jobs import job_spec
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Vm
-from trainmaster.gcp.identity_tokens import IdentityTokens
-from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.internal_requests import ProvisionRequest
 
 JOB: Final = "warm_events"
@@ -43,8 +41,7 @@ def measure(emulators: Emulators, samples: int) -> Figures:
 class _Measurement:
     def __init__(self, project: Project, senders: Agents, workers: int) -> None:
         self._project, self._senders, self._workers = project, senders, workers
-        auth = AuthDeps(IdentityTokens(senders.keys_url), project.store, project.name, ACCOUNT)
-        self._functions = ControlPlane(project.store, auth=auth, bus=project.bus)
+        self._functions = ControlPlane(project.store, auth=senders.auth(project.store), bus=project.bus)
         self._figures: Figures = {}
 
     def run(self) -> Figures:
@@ -78,9 +75,8 @@ class _Measurement:
         return [vm for vm in self._functions.vms(JOB) if vm.replica_id.task_type is TaskType.WORKER]
 
     def _measure(self, name: str, delivery: Callable[[Vm], Delivery], ratio_max: float | None = None) -> None:
-        client = self._project.client
-        replica_key, entry_key = _latest_keys(self._project)
-        floor = BareEvents(client, JOB, replica_key, entry_key, name)
+        project = self._project
+        floor = BareEvents(project.client, JOB, *latest_keys(project.store, JOB), name)
         events, floors = [], []
         for vm in self._vms():
             _, handle = delivery(vm)
@@ -89,14 +85,6 @@ class _Measurement:
         self._figures[f"warm event: {name}"] = Figure(
             median_ms(events[WARM_UP:]), "ms", median_ms(floors[WARM_UP:]), ratio_max=ratio_max
         )
-
-
-def _latest_keys(project: Project) -> tuple[str, str]:
-    """Return the key of a replica and of the job's latest ledger entry."""
-    loaded = project.store.load_attempt(JOB)
-    if loaded is None:
-        raise KeyError(JOB)
-    return loaded.state.replicas[-1].key, project.store.ledger(JOB)[-1].key
 
 
 def _seconds(handle: Callable[[], object]) -> float:
