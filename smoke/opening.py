@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 from smoke.world import ProcessCommands, World
 from trainmaster.gcp import clients
@@ -24,7 +25,7 @@ def opened_world(
     variables: Mapping[str, str], region: str, image: str, *, is_local: bool, report: Callable[[str], None]
 ) -> Iterator[World]:
     """Yield the world of the installation that the variables describe. They are set while the block runs."""
-    with environment(variables), tempfile.TemporaryDirectory() as packages:
+    with mock.patch.dict(os.environ, variables), tempfile.TemporaryDirectory() as packages:
         project = variables["TRAINMASTER_PROJECT"]
         store = FirestoreStore(clients.firestore_client(project))
         objects = StorageObjects(clients.storage_client())
@@ -49,18 +50,3 @@ def opened_world(
             fleet.close()
             store.close()
             objects.close()
-
-
-@contextmanager
-def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process, and restore their earlier values at the end."""
-    earlier = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in earlier.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
