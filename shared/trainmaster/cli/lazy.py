@@ -15,17 +15,19 @@ from typer.core import TyperCommand, TyperGroup
 class LazyCommand:
     """A command that is a function or a `typer.Typer` of a module."""
 
-    module: str
-    """Its module in `trainmaster.cli`."""
-    attribute: str
     summary: str
     """The first paragraph of its help, for lists."""
+    module: str = ""
+    """Its module in `trainmaster.cli`; empty: the module with the command's name."""
+    attribute: str = ""
+    """Its name in the module; empty: the command's name."""
     reads_as_gcloud: bool = False
     """Whether it has gcloud's options, and arguments of a program after `--`."""
 
     def load(self, name: str) -> Any:
         """Return the command. Raises ModuleNotFoundError if a package of an extra is missing."""
-        value = getattr(import_module(f"trainmaster.cli.{self.module}"), self.attribute)
+        own_name = name.replace("-", "_")
+        value = getattr(import_module(f"trainmaster.cli.{self.module or own_name}"), self.attribute or own_name)
         if isinstance(value, typer.Typer):
             app = value
         else:

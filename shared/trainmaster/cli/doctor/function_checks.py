@@ -7,22 +7,13 @@ from http import HTTPStatus
 from typing import Final
 
 from trainmaster.cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, limit, not_checked, ok, problem
+from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
 
 API: Final = "trainmaster-api"
-FUNCTIONS: Final = (
-    topics.UPLOAD,
-    topics.SUBMIT,
-    topics.VM_READY,
-    topics.REPLICA_EXIT,
-    topics.MAINTENANCE,
-    topics.PROVISION,
-    topics.SWEEP,
-    topics.TUNE,
-    API,
-)
-"""Names of the functions. All of them except `api` are named after a topic that they read."""
+FUNCTIONS: Final = (*(topic for topic in EVENT_TOPICS if topic != topics.SYSTEM_EVENTS), API)
+"""Names of the functions. All of them except `api` are named after a topic that they read; `maintenance` reads two."""
 
 
 def check_functions(inspection: Inspection) -> Iterator[Finding]:
