@@ -166,9 +166,9 @@ class _NameReader:
             spelled = problems.spelled_name((body,))
             example = f"{spelled}: {{{yaml_line({name: example_at((body, in_body))})}}}"
             problems.add_text(name_path, f"is not known here: it belongs under {spelled}", example)
-        elif own := accepted_names(Extension).get(name):
-            problems.mark_misspelled((EXTENSION, own))
-            example = f"{EXTENSION}: {{{yaml_line({name: example_at((EXTENSION, own))})}}}"
+        elif in_extension := accepted_names(Extension).get(name):
+            problems.mark_misspelled((EXTENSION, in_extension))
+            example = f"{EXTENSION}: {{{yaml_line({name: example_at((EXTENSION, in_extension))})}}}"
             problems.add_text(name_path, f"is not known here: it belongs under {EXTENSION}", example)
         elif nearest := _nearest_name(name, known):
             meant = (*path, nearest) if nearest in nested_models(model) else (body, nearest)
