@@ -5,7 +5,14 @@ resource "google_firestore_database" "this" {
   concurrency_mode                  = "PESSIMISTIC"
   delete_protection_state           = var.keep_data ? "DELETE_PROTECTION_ENABLED" : "DELETE_PROTECTION_DISABLED"
   deletion_policy                   = "DELETE"
-  point_in_time_recovery_enablement = "POINT_IN_TIME_RECOVERY_DISABLED"
+  point_in_time_recovery_enablement = "POINT_IN_TIME_RECOVERY_${var.point_in_time_recovery ? "ENABLED" : "DISABLED"}"
+
+  dynamic "cmek_config" {
+    for_each = var.kms_key[*]
+    content {
+      kms_key_name = cmek_config.value
+    }
+  }
 
   depends_on = [time_sleep.apis]
 }

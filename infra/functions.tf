@@ -21,8 +21,8 @@ locals {
     TRAINMASTER_ALGORITHMS             = "gs://${google_storage_bucket.stage.name}/${google_storage_bucket_object.algorithms.name}"
     TRAINMASTER_GCSFUSE                = join("", [for tool in google_storage_bucket_object.gcsfuse : "gs://${google_storage_bucket.stage.name}/${tool.name}"])
     TRAINMASTER_WORKER_SERVICE_ACCOUNT = google_service_account.worker.email
-    TRAINMASTER_NETWORK                = google_compute_network.this.id
-    TRAINMASTER_SUBNETWORK             = "projects/${var.project}/regions/{region}/subnetworks/trainmaster-{region}"
+    TRAINMASTER_NETWORK                = local.network
+    TRAINMASTER_SUBNETWORK             = local.subnetwork
     TRAINMASTER_ACCOUNT_NETWORKS       = join(",", [for name, wall in var.walled_accounts : "${wall.service_account}=${google_compute_network.walled[name].name}"])
     TRAINMASTER_TPU                    = tostring(var.tpu)
     TRAINMASTER_ALLOWED_RESOURCES      = join(",", var.allowed_resources)

@@ -1,6 +1,14 @@
 # VMs have no external addresses. They use Google's APIs through private access. Replicas accept connections from replicas only.
 
+locals {
+  network    = try(var.network.network, google_compute_network.this[0].id)
+  subnetwork = try(var.network.subnetwork, "projects/${var.project}/regions/{region}/subnetworks/trainmaster-{region}")
+
+  own_regions = var.network == null ? var.worker_regions : {}
+}
+
 resource "google_compute_network" "this" {
+  count                   = var.network == null ? 1 : 0
   name                    = "trainmaster"
   auto_create_subnetworks = false
   mtu                     = 8896 # large frames for the exchange of gradients
@@ -8,11 +16,16 @@ resource "google_compute_network" "this" {
   depends_on = [time_sleep.apis]
 }
 
+moved {
+  from = google_compute_network.this
+  to   = google_compute_network.this[0]
+}
+
 resource "google_compute_subnetwork" "this" {
-  for_each                 = var.worker_regions
+  for_each                 = local.own_regions
   name                     = "trainmaster-${each.key}"
   region                   = each.key
-  network                  = google_compute_network.this.id
+  network                  = google_compute_network.this[0].id
   ip_cidr_range            = each.value
   private_ip_google_access = true
 
@@ -26,8 +39,9 @@ resource "google_compute_subnetwork" "this" {
 # The rule selects by address instead of by service account: a job may have its own account, and the hosts of a TPU slice are
 # in a project of Google (unconfirmed whether a rule by account would match them). Only workers are in this network.
 resource "google_compute_firewall" "between_replicas" {
+  count         = var.network == null ? 1 : 0
   name          = "trainmaster-between-replicas"
-  network       = google_compute_network.this.name
+  network       = google_compute_network.this[0].name
   description   = "Replicas connect to each other on any port, because frameworks choose their own ports."
   source_ranges = values(var.worker_regions)
 
@@ -42,11 +56,16 @@ resource "google_compute_firewall" "between_replicas" {
   }
 }
 
+moved {
+  from = google_compute_firewall.between_replicas
+  to   = google_compute_firewall.between_replicas[0]
+}
+
 resource "google_compute_router" "this" {
-  for_each = var.nat ? var.worker_regions : {}
+  for_each = var.nat ? local.own_regions : {}
   name     = "trainmaster-${each.key}"
   region   = each.key
-  network  = google_compute_network.this.id
+  network  = google_compute_network.this[0].id
 }
 
 resource "google_compute_router_nat" "this" {

@@ -3,7 +3,7 @@
 locals {
   training_vms_only = "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}').startsWith('tm-')"
   ssh_networks = merge(
-    { trainmaster = google_compute_network.this.name },
+    { for network in google_compute_network.this : "trainmaster" => network.name },
     { for name, network in google_compute_network.walled : network.name => network.name },
   )
 }

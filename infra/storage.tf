@@ -7,6 +7,13 @@ resource "google_storage_bucket" "this" {
   public_access_prevention    = "enforced"
   force_destroy               = !var.keep_data
 
+  dynamic "encryption" {
+    for_each = var.kms_key[*]
+    content {
+      default_kms_key_name = encryption.value
+    }
+  }
+
   versioning {
     enabled = true
   }
@@ -54,6 +61,13 @@ resource "google_storage_bucket" "stage" {
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
   force_destroy               = true
+
+  dynamic "encryption" {
+    for_each = var.kms_key[*]
+    content {
+      default_kms_key_name = encryption.value
+    }
+  }
 
   depends_on = [time_sleep.apis]
 }

@@ -19,10 +19,11 @@ resource "google_pubsub_schema" "this" {
 }
 
 resource "google_pubsub_topic" "this" {
-  # checkov:skip=CKV_GCP_83:Google's keys encrypt it. A customer-managed key could be revoked while jobs run.
+  # checkov:skip=CKV_GCP_83:Google's keys encrypt it unless kms_key is set. A key of one's own could be revoked while jobs run.
   for_each                   = local.topics
   name                       = "trainmaster-${each.key}"
   message_retention_duration = "604800s" # a week, so that messages can be replayed after a bad release
+  kms_key_name               = var.kms_key
 
   dynamic "schema_settings" {
     for_each = [for topic, schema in google_pubsub_schema.this : schema.name if topic == each.key]
@@ -39,6 +40,7 @@ resource "google_pubsub_topic" "dead_letter" {
   # checkov:skip=CKV_GCP_83:Same as the topics above.
   name                       = "trainmaster-dead-letter"
   message_retention_duration = "2678400s" # the maximum of 31 days
+  kms_key_name               = var.kms_key
 
   depends_on = [time_sleep.apis]
 }

@@ -110,6 +110,34 @@ variable "worker_regions" {
   default     = { us-central1 = "10.128.0.0/20" }
 }
 
+variable "network" {
+  description = "An existing network, also of a Shared VPC, in place of one that Terraform creates: its name, and that of its subnetworks, in which {region} stands for the region. worker_regions lists the regions; its ranges are not used."
+  type        = object({ network = string, subnetwork = string })
+  default     = null
+
+  validation {
+    condition     = var.network == null || can(regex("^projects/[^/]+/global/networks/[^/]+$", var.network.network)) && can(regex("^projects/[^/]+/regions/[^/]+/subnetworks/[^/]+$", var.network.subnetwork))
+    error_message = "network must be like { network = \"projects/HOST/global/networks/NAME\", subnetwork = \"projects/HOST/regions/{region}/subnetworks/NAME-{region}\" }."
+  }
+}
+
+variable "kms_key" {
+  description = "Cloud KMS key that encrypts buckets, database and topics, as projects/P/locations/L/keyRings/R/cryptoKeys/K, in the location of `region`. A database keeps the key that it was created with. null: Google's keys."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.kms_key == null || can(regex("^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$", var.kms_key))
+    error_message = "kms_key must be like projects/P/locations/L/keyRings/R/cryptoKeys/K."
+  }
+}
+
+variable "point_in_time_recovery" {
+  description = "Whether Firestore keeps all versions of the last seven days, so that a restore can choose a minute. They are charged as storage."
+  type        = bool
+  default     = false
+}
+
 variable "tpu" {
   description = "Whether jobs may use Cloud TPU. If false, workers cannot delete TPU nodes, and `provision` has no role on them."
   type        = bool

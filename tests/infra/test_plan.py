@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from trainmaster.settings import Settings
 from trainmaster_emulators.process.state import ROOT
 
 SUBSCRIPTION: Final = "google_pubsub_subscription"
+BUCKET: Final = "google_storage_bucket"
 EVENT_TIMEOUT_MAX_S: Final = 540
 """Source: "Cloud Run functions quotas": event-driven functions."""
 ACK_DEADLINE_MAX_S: Final = 600
@@ -94,11 +96,17 @@ def test_plan_with_every_variable_set_uses_their_values(full_plan: Plan) -> None
 
 
 def test_wrong_variables_are_rejected_by_name(terraform: Terraform, archives: dict[str, Path]) -> None:
-    wrong = {"project": "123456789012", "region": "us-central1", "notify": "not-an-address"}
+    wrong = {
+        "project": "123456789012",
+        "region": "us-central1",
+        "notify": "not-an-address",
+        "kms_key": "a-key",
+        "network": '{network="shared",subnetwork="training"}',
+    }
     given = [f"-var={name}={value}" for name, value in wrong.items()]
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
     assert done.returncode == 1
-    assert set(re.findall(r'variable "(\w+)"', done.stderr)) == {"project", "notify"}
+    assert set(re.findall(r'variable "(\w+)"', done.stderr)) == {*wrong} - {"region"}
 
 
 def test_budget_without_billing_account_is_rejected_in_the_plan(
@@ -221,6 +229,34 @@ def test_walled_account_has_a_network_that_admits_only_its_own_vms(full_plan: Pl
     _, function = plan.of("google_cloudfunctions2_function").popitem()
     networks = function["service_config"][0]["environment_variables"]["TRAINMASTER_ACCOUNT_NETWORKS"]
     assert networks == f"{finance}=trainmaster-finance,{research}=trainmaster-research"
+
+
+def test_landing_zone_has_its_own_network_key_and_recovery_and_no_public_address(planned: Callable[..., Plan]) -> None:
+    network = "projects/host/global/networks/shared"
+    subnetwork = "projects/host/regions/{region}/subnetworks/training-{region}"
+    key = "projects/keys/locations/us-central1/keyRings/ml/cryptoKeys/trainmaster"
+    plan = planned(
+        network={"network": network, "subnetwork": subnetwork},
+        worker_regions={"us-central1": "", "europe-west4": ""},
+        kms_key=key,
+        point_in_time_recovery=True,
+        ssh_users=["user:a@example.com"],
+    )
+    kinds = {resource.type for resource in plan.resources}
+    assert not {
+        kind for kind in kinds if re.match(r"google_compute_(network|subnetwork|firewall|router|address)", kind)
+    }
+    for function in plan.of("google_cloudfunctions2_function").values():
+        environment = function["service_config"][0]["environment_variables"]
+        values = Settings.model_validate({"project": "my-project", "network": environment["TRAINMASTER_NETWORK"]})
+        assert values.network == network
+        assert environment["TRAINMASTER_SUBNETWORK"] == subnetwork
+        assert set(environment["TRAINMASTER_REGIONS"].split(",")) == {"us-central1", "europe-west4"}
+    (database,) = plan.of("google_firestore_database").values()
+    assert database["point_in_time_recovery_enablement"] == "POINT_IN_TIME_RECOVERY_ENABLED"
+    assert database["cmek_config"][0]["kms_key_name"] == key
+    assert all(bucket["encryption"][0]["default_kms_key_name"] == key for bucket in plan.of(BUCKET).values())
+    assert all(topic["kms_key_name"] == key for topic in plan.of("google_pubsub_topic").values())
 
 
 def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(reduced_plan: Plan) -> None:
