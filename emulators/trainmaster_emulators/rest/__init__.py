@@ -1,1 +1,1 @@
-"""Parts that the emulators of Google's newer REST APIs share: the HTTP server, errors, and timestamps."""
+"""Parts that emulators share: HTTP servers, and the errors and timestamps of Google's newer REST APIs."""
