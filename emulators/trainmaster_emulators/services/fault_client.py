@@ -15,6 +15,7 @@ NO_FAULTS: Final[dict[str, object]] = {
     "machine_limits": {},
     "slow_s": 0,
     "rate_limited": 0,
+    "unfit_vms": 0,
     "unreachable_zones": [],
     "strict_lists": False,
     "refused_calls": [],
