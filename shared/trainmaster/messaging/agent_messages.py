@@ -238,13 +238,8 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
     message = decode_json(VmReadyMessage, data, published_at)
     subject, end = message.subject(), message.ended
     ended = end.exit_of(replace(subject, attempt=end.attempt, incarnation=end.incarnation), end.at) if end else None
-    return VmReady(
-        subject,
-        message.at,
-        agent_started_at=message.agent_started_at,
-        finding=" ".join(message.finding[:ERROR_LENGTH_MAX].split()),
-        ended=ended,
-    )
+    finding = " ".join(message.finding[:ERROR_LENGTH_MAX].split())
+    return VmReady(subject, message.at, agent_started_at=message.agent_started_at, finding=finding, ended=ended)
 
 
 def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> ReplicaExited:

@@ -100,7 +100,6 @@ def test_machine_that_fails_the_preflight_is_replaced_before_its_program_starts(
     assert "of worker 0 failed the preflight (Xid 79 of GPU 0000:00:04: the GPU has fallen off the bus;" in unfit.text
     assert [(replica.restarts_used, replica.replaced) for replica in state.replicas] == [(0, 0), (0, 1)]
     assert (state.job.budgets.reruns_used, state.job.budgets.internal_used) == (0, 0)
-    assert lab.console(job_id, WORKER_0).count("begins after step ") == 1, "on the second VM only"
 
 
 @pytest.mark.heavy

@@ -11,12 +11,12 @@ nothing.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from datetime import datetime
@@ -53,8 +53,7 @@ HARDWARE_XIDS = {
 94 (contained) needs a restart of the program only, and 119 and 120 may come from the driver. Source: NVIDIA, "Analyzing
 Xid Errors with the Xid Catalog", columns "Resolution Bucket"."""
 DEVICE_ERRORS = (errno.EIO, errno.EROFS, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.EUCLEAN)
-"""Errors of a write that say that the disk, or the file system on it, has failed. After such an error, ext4 becomes
-read-only."""
+"""Errors of a write that say that the disk, or its file system, has failed. After one, ext4 becomes read-only."""
 SMI = ("nvidia-smi", "--format=csv,noheader,nounits")
 ECC = (*SMI, "--query-gpu=index,ecc.errors.uncorrected.volatile.total")
 ROWS = (*SMI, "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure")
@@ -79,12 +78,11 @@ class Preflight:
         `is_first`: no program has run on this VM yet.
         """
         found: list[str] = []
-        deadline = time.monotonic() + LIMIT_S
-        checks = [self._gpus, self._kernel_log] if self._config.gpus else []
+        deadline, mode = time.monotonic() + LIMIT_S, self._config.preflight
+        checks = [self._gpus, lambda: describe_xid(self._output(("dmesg",)))] if self._config.gpus else []
         checks += [self._clock, self._disk] if is_first else []
+        checks = [] if mode == "off" else checks
         threads = [threading.Thread(target=self._examine, args=(check, found), daemon=True) for check in checks]
-        if self._config.preflight == "off":
-            threads.clear()
         for thread in threads:
             thread.start()
 
@@ -94,8 +92,8 @@ class Preflight:
             self.finding = "; ".join(found)
             if self.finding:
                 self._workspace.log(f"This machine failed the preflight: {self.finding}.")
-            is_replaced = self.finding and self._config.preflight == "on"
-            return new_setup_error(UNFIT, self.finding, transient=True).failure if is_replaced else None
+            is_unfit = self.finding and mode == "on"
+            return new_setup_error(UNFIT, self.finding, transient=True).failure if is_unfit else None
 
         return finish
 
@@ -107,9 +105,6 @@ class Preflight:
 
     def _gpus(self) -> str:
         return describe_gpus(self._config.gpus, self._output(ECC), self._output(ROWS))
-
-    def _kernel_log(self) -> str:
-        return describe_xid(self._output(("dmesg",)))
 
     def _output(self, command: tuple[str, ...]) -> str:
         """Return what a program prints; empty if it is missing or fails."""
@@ -132,37 +127,28 @@ class Preflight:
 
     def _disk(self) -> str:
         """A slow disk is no evidence: pip writes, too."""
-        file, block = self._workspace.work / "preflight", os.urandom(1 << 20)
+        block = os.urandom(1 << 20)
         try:
-            with file.open("wb", buffering=0) as written:
+            with tempfile.TemporaryFile(dir=self._workspace.work, buffering=0) as file:
                 for _ in range(1 if self._is_emulated else DISK_MIB):
-                    written.write(block)
-                os.fsync(written.fileno())
+                    file.write(block)
+                os.fsync(file.fileno())
         except OSError as error:
             if error.errno in DEVICE_ERRORS:
                 return f"its disk cannot be written ({error.strerror})"
             self._workspace.log(f"The preflight could not write {DISK_MIB} MiB: {error}.")
-        finally:
-            with contextlib.suppress(OSError):
-                file.unlink()
         return ""
 
 
 def describe_gpus(expected: int, ecc: str, remapped_rows: str) -> str:
-    """Return the fault that the lists of nvidia-smi show; empty: none, or it is unknown (`[N/A]`).
-
-    A list without any GPU has other causes than a fault.
-    """
+    """Return the fault that lists of nvidia-smi show; empty: none, or unknown (`[N/A]`, or a list without any GPU)."""
     gpus = _rows(ecc)
     if gpus and len(gpus) < expected:
         return f"{len(gpus)} of {expected} GPUs answer"
-    for gpu, *errors in gpus:
-        if any(map(_is_set, errors)):
-            return f"GPU {gpu} has uncorrected memory errors ({errors[0]})"
-    for gpu, *states in _rows(remapped_rows):
-        if any(map(_is_set, states)):
-            state = "is pending" if _is_set(states[0]) else "has failed"
-            return f"the replacement of a failed row of memory {state} on GPU {gpu}"
+    for gpu, *values in (*gpus, *_rows(remapped_rows)):
+        if any(value.lower() == "yes" or (value.isdecimal() and int(value)) for value in values):
+            what = "uncorrected errors" if len(values) == 1 else "replacements of rows pending, failed"
+            return f"the memory of GPU {gpu} has failed ({what}: {', '.join(values)})"
     return ""
 
 
@@ -178,7 +164,3 @@ def _rows(listed: str) -> list[list[str]]:
     """Return the fields of each line of CSV. Messages, which nvidia-smi prints to the same stream, are left out."""
     lines = ([field.strip() for field in line.split(",")] for line in listed.splitlines())
     return [fields for fields in lines if len(fields) > 1 and re.fullmatch(r"[0-9a-fA-F:.]+", fields[0])]
-
-
-def _is_set(field: str) -> bool:
-    return field.lower() == "yes" or (field.isdecimal() and int(field) > 0)
