@@ -271,7 +271,7 @@ class Agent:
         if self.is_unfit:
             self.started, self.is_open = _key(directive), True
             self.vm.job.note_fault(self.vm, "unfit")
-            self._close_with({"cause": "setup", "error": UNFIT, "tail": ""})
+            self._close_with({"cause": "setup", "error": UNFIT, "tail": UNFIT["message"]})
             return
         if self.world.chance(self.world.profile.setup_fail):
             self.started, self.is_open = _key(directive), True

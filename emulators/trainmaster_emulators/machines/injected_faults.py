@@ -27,8 +27,8 @@ class InjectedFaults:
     """Delay added to every change of state."""
     rate_limited: int = 0
     """How many of the next API calls get a rate-limit error."""
-    unfit_vms: int = 0
-    """How many of the next VMs with GPUs have lost one: the VM's kernel log has an Xid."""
+    unfit_zones: tuple[str, ...] = ()
+    """Zones in which new VMs with GPUs have lost one: the VM's kernel log has an Xid."""
     unreachable_zones: tuple[str, ...] = ()
     """Zones that Google's services cannot reach. Their VMs run, but calls about them fail, and lists lack them."""
     strict_lists: bool = False
@@ -59,7 +59,7 @@ def parse_injected_faults(body: Json) -> InjectedFaults:
             machine_limits=_limits(body.get("machine_limits", {})),
             slow_s=float(body.get("slow_s", 0)),
             rate_limited=int(body.get("rate_limited", 0)),
-            unfit_vms=int(body.get("unfit_vms", 0)),
+            unfit_zones=_names(body.get("unfit_zones", ())),
             unreachable_zones=_names(body.get("unreachable_zones", ())),
             strict_lists=bool(body.get("strict_lists", False)),
             refused_calls=_names(body.get("refused_calls", ())),
@@ -99,15 +99,11 @@ class FaultInjector:
 
     def admit_call(self) -> None:
         """Count an API call. Raises ApiError while calls are rate limited."""
-        if self.take("rate_limited"):
-            raise rate_limited()
-
-    def take(self, fault: str) -> bool:
-        """Return whether this fault concerns the next call or VM, and count it."""
         with self._lock:
-            left = getattr(self._now, fault)
-            self._now = replace(self._now, **{fault: max(0, left - 1)})
-        return bool(left)
+            if self._now.rate_limited <= 0:
+                return
+            self._now = replace(self._now, rate_limited=self._now.rate_limited - 1)
+        raise rate_limited()
 
     def trouble(self, api: str, call: str, zone: str | None) -> Trouble | None:
         """Return why the call fails; None: it does not. The zone `-` means all zones; None: the call has no zone."""

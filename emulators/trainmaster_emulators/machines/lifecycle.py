@@ -179,7 +179,7 @@ class Lifecycle:
                 error = self._late_error(instances[0][0])
             if error is None:
                 for instance, _ in instances:
-                    self._power_on(instance)
+                    self.vms.power_on(instance)
         except OSError as failure:
             error = internal_error(f"The VM could not be started: {failure}")
         for instance, own in instances:
@@ -191,11 +191,6 @@ class Lifecycle:
         is_bulk = any(own is not operation for _, own in instances)
         errors = [error, too_few_created(len(instances))] if error and is_bulk else [error] if error else []
         self.operations.finish(operation, errors)
-
-    def _power_on(self, instance: Instance) -> None:
-        if instance.properties.accelerators and self.faults.take("unfit_vms"):
-            instance.disk.break_gpu()
-        self.vms.power_on(instance)
 
     def _preempt(self, operation: Operation, instance: Instance, boot: int, ahead_s: float, grace_s: float) -> None:
         time.sleep(ahead_s)

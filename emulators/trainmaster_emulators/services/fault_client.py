@@ -15,7 +15,7 @@ NO_FAULTS: Final[dict[str, object]] = {
     "machine_limits": {},
     "slow_s": 0,
     "rate_limited": 0,
-    "unfit_vms": 0,
+    "unfit_zones": [],
     "unreachable_zones": [],
     "strict_lists": False,
     "refused_calls": [],
@@ -42,11 +42,6 @@ class FaultClient:
 
     def maintenance(self, vm: str, notice_s: float | None = None) -> None:
         self._vm(vm, "maintenance", notice_s)
-
-    def upcoming_maintenance(self, vm: str, in_s: float | None = None) -> None:
-        """Announce maintenance to a VM with GPUs. It begins after `in_s` seconds; None: after an hour."""
-        body = {} if in_s is None else {"in_s": in_s}
-        self._call("POST", f"/emulator/v1/vms/{vm}:upcoming-maintenance", body, f"VM {vm}")
 
     def crash(self, vm: str, host: int = 0) -> None:
         """Simulate a host error: the VM, or this host of a TPU node, loses power without notice."""

@@ -15,7 +15,7 @@ from .support.cloud import Cloud, Message
 from .support.vm import Vm
 
 XID = "#!/bin/sh\necho '[   90.117] NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus.'\n"
-FOUND = "Xid 79 of GPU 0000:00:04: the GPU has fallen off the bus"
+FOUND = "Xid (PCI:0000:00:04): 79, GPU has fallen off the bus"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_machine_with_a_fault_starts_no_program_and_explains_what_else_has_faile
     event = decode_replica_exit(data_of(message))
     assert event.cause is ExitCause.UNFIT
     assert event.error is not None
-    assert (event.error.type, event.error.message) == ("UnfitMachine", FOUND)
+    assert (event.error.type, event.tail) == ("UnfitMachine", FOUND)
     assert cloud.published() == [("replica-exit", (1, 1))]
     assert not broken.lines("[trainmaster] Running command: ")
 

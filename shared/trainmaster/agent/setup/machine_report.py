@@ -7,8 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.google_http.http_call import HttpError
-from trainmaster.agent.program.devices import driver_version, has_gpu, has_tpu, lacks_gpu_driver
-from trainmaster.agent.program.tool_output import tool_output
+from trainmaster.agent.program.devices import driver_version, has_gpu, has_tpu, lacks_gpu_driver, tool_output
 
 if TYPE_CHECKING:
     from trainmaster.agent.google_http.metadata_server import MetadataServer

@@ -1,12 +1,7 @@
 """The preflight: whether the machine has a fault that would fail the program. What is unknown is no evidence.
 
-    GPUs        fewer than the machine type has, or memory that has failed
-    kernel log  an Xid of `HARDWARE_XIDS`
-    clock       more than `SKEW_MAX_S` from Google's         these two only before the first start on this VM
-    disk        an error of the device while `DISK_MIB` are written
-
-Each check must find the fault twice. They run beside the rest of the set-up; what takes longer than `LIMIT_S` has found
-nothing.
+docs/preflight.md says what is a fault. Each one must be found twice. The checks run beside the rest of the set-up; what
+takes longer than `LIMIT_S` has found nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +14,12 @@ import subprocess
 import tempfile
 import threading
 import time
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.google_http.http_call import HttpError
-from trainmaster.agent.program.tool_output import tool_output
+from trainmaster.agent.program.devices import tool_output
 from trainmaster.agent.setup.engine_installation import EMULATED
 from trainmaster.agent.setup.setup_errors import new_setup_error
 
@@ -41,14 +37,7 @@ LIMIT_S = 10.0
 AGAIN_S = 3.0  # between two readings: a driver may be starting, and NTP may be setting the clock
 SKEW_MAX_S = 30.0
 DISK_MIB = 64
-HARDWARE_XIDS = {
-    48: "uncorrectable memory error",
-    64: "a failed row of memory cannot be replaced",
-    79: "the GPU has fallen off the bus",
-    95: "uncontained memory error",
-    140: "unrecovered memory error",
-    143: "the GPU cannot be initialized",
-}
+HARDWARE_XIDS = (48, 64, 79, 95, 140, 143)
 """Xids after which NVIDIA resets the GPU or its machine, and that no program causes. Of 74 (NVLink) some are harmless,
 94 (contained) needs a restart of the program only, and 119 and 120 may come from the driver. Source: NVIDIA, "Analyzing
 Xid Errors with the Xid Catalog", columns "Resolution Bucket"."""
@@ -57,60 +46,56 @@ DEVICE_ERRORS = (errno.EIO, errno.EROFS, errno.ETIMEDOUT, errno.ENODEV, errno.EN
 SMI = ("nvidia-smi", "--format=csv,noheader,nounits")
 ECC = (*SMI, "--query-gpu=index,ecc.errors.uncorrected.volatile.total")
 ROWS = (*SMI, "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure")
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)\b")
+_XID = re.compile(r"NVRM: (Xid \([^)]+\): (\d+)\b.{,100})")
 
 
+@dataclass
 class Preflight:
-    def __init__(
-        self, config: VmConfig, workspace: Workspace, metadata: MetadataServer, pause: Callable[[float], object]
-    ) -> None:
-        self._config = config
-        self._workspace = workspace
-        self._metadata = metadata
-        self._pause = pause
-        self._is_emulated = EMULATED in workspace.environ
-        self.finding = ""
-        """What the last preflight has found; empty: nothing."""
+    config: VmConfig
+    workspace: Workspace
+    metadata: MetadataServer
+    pause: Callable[[float], object]
+    finding: str = ""
+    """What the last preflight has found; empty: nothing."""
+    _threads: list[threading.Thread] = field(default_factory=list)
 
-    def start(self, *, is_first: bool) -> Callable[[], SetupFailure | None]:
-        """Start the checks. Return a function that waits for them, and returns why the VM cannot run the program.
-
-        `is_first`: no program has run on this VM yet.
-        """
-        found: list[str] = []
-        deadline, mode = time.monotonic() + LIMIT_S, self._config.preflight
-        checks = [self._gpus, lambda: describe_xid(self._output(("dmesg",)))] if self._config.gpus else []
-        checks += [self._clock, self._disk] if is_first else []
-        checks = [] if mode == "off" else checks
-        threads = [threading.Thread(target=self._examine, args=(check, found), daemon=True) for check in checks]
-        for thread in threads:
+    def start(self, *, is_first: bool) -> None:
+        """Start the checks. `is_first`: no program has run on this VM yet."""
+        gpus, is_on = self.config.gpus, self.config.preflight != "off"
+        checks = [self._clock, self._disk] if is_first and is_on else []
+        if gpus and is_on:
+            checks.append(lambda: describe_gpus(gpus, self._output(ECC), self._output(ROWS)))
+            checks.append(lambda: describe_xid(self._output(("dmesg",))))
+        self._found: list[str] = []
+        self._deadline = time.monotonic() + LIMIT_S
+        self._threads = [
+            threading.Thread(target=self._examine, args=(check, self._found), daemon=True) for check in checks
+        ]
+        for thread in self._threads:
             thread.start()
 
-        def finish() -> SetupFailure | None:
-            for thread in threads:
-                thread.join(max(0.0, deadline - time.monotonic()))
-            self.finding = "; ".join(found)
-            if self.finding:
-                self._workspace.log(f"This machine failed the preflight: {self.finding}.")
-            is_unfit = self.finding and mode == "on"
-            return new_setup_error(UNFIT, self.finding, transient=True).failure if is_unfit else None
-
-        return finish
+    def failure(self) -> SetupFailure | None:
+        """Wait for the checks. Return why this VM cannot run the program; None: it can, as far as is known."""
+        for thread in self._threads:
+            thread.join(max(0.0, self._deadline - time.monotonic()))
+        self.finding = "; ".join(self._found) if self._threads else ""
+        if self.finding:
+            self.workspace.log(f"This machine failed the preflight: {self.finding}.")
+        is_unfit = self.finding and self.config.preflight == "on"
+        return new_setup_error(UNFIT, self.finding, transient=True).failure if is_unfit else None
 
     def _examine(self, check: Callable[[], str], found: list[str]) -> None:
         """Make one check, in its own thread."""
         if check():
-            self._pause(AGAIN_S)
+            self.pause(AGAIN_S)
             found += filter(None, [check()])
-
-    def _gpus(self) -> str:
-        return describe_gpus(self._config.gpus, self._output(ECC), self._output(ROWS))
 
     def _output(self, command: tuple[str, ...]) -> str:
         """Return what a program prints; empty if it is missing or fails."""
-        path = self._workspace.environ.get("PATH", os.defpath)
-        # On the local stack, the other folders have the programs of the developer's machine.
-        program = shutil.which(command[0], path=path.partition(os.pathsep)[0] if self._is_emulated else path)
+        path = self.workspace.environ.get("PATH", os.defpath)
+        if EMULATED in self.workspace.environ:  # the other folders have the programs of the developer's machine
+            path = path.partition(os.pathsep)[0]
+        program = shutil.which(command[0], path=path)
         try:
             return tool_output([program, *command[1:]]) if program else ""
         except (OSError, subprocess.SubprocessError):
@@ -119,7 +104,7 @@ class Preflight:
     def _clock(self) -> str:
         before = time.time()
         try:
-            google = datetime.fromisoformat(self._metadata.time()).timestamp()
+            google = datetime.fromisoformat(self.metadata.time()).timestamp()
         except HttpError:
             return ""
         skew_s = max(before - google, google - time.time())
@@ -127,16 +112,16 @@ class Preflight:
 
     def _disk(self) -> str:
         """A slow disk is no evidence: pip writes, too."""
-        block = os.urandom(1 << 20)
+        size_mib = 1 if EMULATED in self.workspace.environ else DISK_MIB
         try:
-            with tempfile.TemporaryFile(dir=self._workspace.work, buffering=0) as file:
-                for _ in range(1 if self._is_emulated else DISK_MIB):
-                    file.write(block)
+            with tempfile.TemporaryFile(dir=self.workspace.work) as file:
+                file.write(bytes(size_mib << 20))
+                file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             if error.errno in DEVICE_ERRORS:
                 return f"its disk cannot be written ({error.strerror})"
-            self._workspace.log(f"The preflight could not write {DISK_MIB} MiB: {error}.")
+            self.workspace.log(f"The preflight could not write {size_mib} MiB: {error}.")
         return ""
 
 
@@ -153,11 +138,8 @@ def describe_gpus(expected: int, ecc: str, remapped_rows: str) -> str:
 
 
 def describe_xid(kernel_log: str) -> str:
-    """Return the first fault of the hardware that NVIDIA's driver has logged since the boot; empty: none."""
-    for gpu, xid in _XID.findall(kernel_log):
-        if int(xid) in HARDWARE_XIDS:
-            return f"Xid {xid} of GPU {gpu}: {HARDWARE_XIDS[int(xid)]}"
-    return ""
+    """Return what NVIDIA's driver has first logged about failed hardware since the boot; empty: nothing."""
+    return next((text.strip(" .") for text, xid in _XID.findall(kernel_log) if int(xid) in HARDWARE_XIDS), "")
 
 
 def _rows(listed: str) -> list[list[str]]:

@@ -70,18 +70,7 @@ class Setup:
         self._workspace.log(task_line(self._identity))
         try:
             wait_for_driver(self._workspace, self._pause)
-        except SetupError as error:
-            return error.failure
-        finish_preflight = self.preflight.start(is_first=not is_installed)
-        result = self._prepare(is_installed=is_installed)
-        return finish_preflight() or result  # a fault of the machine explains what else has failed
-
-    def cancel(self) -> None:
-        """End the programs that `prepare` runs. May be called from any thread."""
-        self._runner.cancel()
-
-    def _prepare(self, *, is_installed: bool) -> SetupResult:
-        try:
+            self.preflight.start(is_first=not is_installed)
             if self._config.container is not None:
                 self._ensure_image(self._config.container.image)
             else:
@@ -90,9 +79,14 @@ class Setup:
                     self._runtime_packages.install(self._config.packages)
                     self._job_packages.install(self._config.package_uris)
             self.gcs.mount()
-            return self._secrets.read(self._config.secrets)
+            result: SetupResult = self._secrets.read(self._config.secrets)
         except SetupError as error:
-            return error.failure
+            result = error.failure
+        return self.preflight.failure() or result  # a fault of the machine explains what else has failed
+
+    def cancel(self) -> None:
+        """End the programs that `prepare` runs. May be called from any thread."""
+        self._runner.cancel()
 
     def _ensure_image(self, image: str) -> None:
         engine = self._find_engine()

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.program.tool_output import tool_output
+from trainmaster.agent.program.devices import tool_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

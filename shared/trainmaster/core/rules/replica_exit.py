@@ -92,7 +92,7 @@ def judge_unfit(case: Case) -> Decision | None:
     """Decide by rule 4 about a machine that failed the preflight; None: the exit is another one."""
     if case.event.cause is not ExitCause.UNFIT:
         return None
-    found = case.event.error.message if case.event.error else "no cause given"
+    found = case.event.tail.strip()
     cause = f"The VM of {case.who} failed the preflight ({found}; `trainmaster.preflight: report` keeps such VMs)"
     return replace_vm(case.state, case.replica, cause, Reason.UNFIT, case.event.at, case.now)
 

@@ -154,8 +154,7 @@ class Extension(WireModel):
     )
     preflight: Annotated[Preflight | None, one_of(Preflight)] = wire_field(
         "report",
-        "Whether GPUs, disk and clock of a VM are examined before the program starts. on: a VM that fails is replaced"
-        " (default). report: `why` names it. off: no.",
+        "Whether a VM is examined before its program starts. on (default): a bad one is replaced. report: it is named.",
     )
     tracking_run: Annotated[TrackingRun | None, one_of(TrackingRun)] = wire_field(
         "one",

@@ -100,8 +100,8 @@ def test_fault_of_a_gpu_is_named(ecc: str, rows: str, found: str) -> None:
 @pytest.mark.parametrize("xid", preflight.HARDWARE_XIDS)
 def test_xid_of_failed_hardware_is_named_with_its_gpu(xid: int) -> None:
     log = "".join(KERNEL_LOG) + XID.format(xid, "…")
-    assert describe_xid(log).startswith(f"Xid {xid} of GPU 0000:04:00: ")
-    assert describe_xid(f"NVRM: Xid (0000:04:00): {xid}, 0x7").startswith(f"Xid {xid} ")  # drivers before 319
+    assert describe_xid(log).startswith(f"Xid (PCI:0000:04:00): {xid}, ")
+    assert describe_xid(f"NVRM: Xid (0000:04:00): {xid}, 0x7").startswith(f"Xid (0000:04:00): {xid}")  # an old driver
 
 
 class Machine:
@@ -130,7 +130,8 @@ class Machine:
         """Return why the machine is unfit; empty: it is not."""
         workspace = Workspace(self.folder, self.environ, Console())
         examined = Preflight(self.config, workspace, cast("MetadataServer", self), self.pauses.append)
-        failure = examined.start(is_first=is_first)()
+        examined.start(is_first=is_first)
+        failure = examined.failure()
         assert (failure.error["message"] if failure else "") == examined.finding
         assert failure is None or (failure.cause, failure.error["type"]) == ("setup", "UnfitMachine")
         return examined.finding
@@ -157,7 +158,7 @@ def test_four_faults_are_named_together(machine: Machine, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "fsync", fail)
     assert set(machine.examine().replace("96 s", "95 s").split("; ")) == {
         "2 of 8 GPUs answer",
-        "Xid 79 of GPU 0000:04:00: the GPU has fallen off the bus",
+        "Xid (PCI:0000:04:00): 79, pid=2142, name=python3, GPU has fallen off the bus",
         "its clock is 95 s from Google's",
         "its disk cannot be written (Input/output error)",
     }
@@ -208,7 +209,8 @@ def test_report_names_the_fault_and_off_looks_for_none(tmp_path: Path) -> None:
         examined = Preflight(
             machine.config, Workspace(tmp_path, {}, Console()), cast("MetadataServer", machine), machine.pauses.append
         )
-        assert examined.start(is_first=True)() is None
+        examined.start(is_first=True)
+        assert examined.failure() is None
         assert examined.finding.startswith(found)
         assert bool(examined.finding) is bool(found)
 

@@ -10,7 +10,7 @@ from tests.support import alone, jobs
 from tests.support.decisions import summarize
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at, exited, ready
 from trainmaster.core.actions import RerunJob
-from trainmaster.core.events import ExitCause, ProgramError
+from trainmaster.core.events import ExitCause
 from trainmaster.core.evolve import apply, evolve
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.members import current_incarnation
@@ -19,7 +19,7 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.core.timeouts import EARLY_LOSSES_MAX, EARLY_LOSSES_PER_ZONE
 
 NOW = at(100)
-FOUND = ProgramError("UnfitMachine", "7 of 8 GPUs answer", "")
+FOUND = "7 of 8 GPUs answer"
 
 
 def unfit_again(state: State) -> tuple[str, str, State]:
@@ -27,7 +27,7 @@ def unfit_again(state: State) -> tuple[str, str, State]:
     worker = next(replica for replica in state.replicas if replica.replica_id == WORKER_0)
     job, now = state.job, max(NOW, state.job.placement.next_at or NOW)
     facts = {"incarnation": current_incarnation(job, worker), "vm_generation": worker.vm_generation}
-    event = exited(WORKER_0, cause=ExitCause.UNFIT, error=FOUND, attempt=job.attempt, **facts)
+    event = exited(WORKER_0, cause=ExitCause.UNFIT, tail=FOUND, attempt=job.attempt, **facts)
     decision = judge(state, replace(event, at=now), now)
     return summarize(decision), decision.text, apply(state, evolve(state, decision, now))
 
@@ -69,7 +69,7 @@ def test_machine_that_becomes_unfit_after_a_failure_is_replaced() -> None:
 def test_release_without_this_cause_reruns_the_job_and_then_replaces_the_vm() -> None:
     """Agents send the cause as `setup`, which an earlier release judges so."""
     state = alone.a_state()
-    decision = judge(state, exited(WORKER_0, cause=ExitCause.SETUP, error=FOUND), NOW)
+    decision = judge(state, exited(WORKER_0, cause=ExitCause.SETUP, tail=FOUND), NOW)
     assert isinstance(decision.action, RerunJob)
 
 
