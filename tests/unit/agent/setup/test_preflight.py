@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -63,7 +64,8 @@ KERNEL_LOG: Final = (  # lines of healthy machines: the driver's start, and what
 def test_no_machine_of_1000_healthy_gangs_is_blamed() -> None:
     """Each gang has 2 to 16 machines of one image, with one to eight GPUs, and with its own kernel log."""
     rng = random.Random(144)  # noqa: S311 - a seed for repeatable machines
-    blamed, machines = [], 0
+    blamed: list[str] = []
+    machines = 0
     for _ in range(1000):
         gpus = rng.choice((1, 2, 4, 8))
         ecc, rows = ("".join(listed.splitlines(keepends=True)[:gpus]) for listed in rng.choice(LISTS))
@@ -110,7 +112,7 @@ class Machine:
     def __init__(self, folder: Path, **config: Any) -> None:
         self.environ = {"PATH": f"{folder}{os.pathsep}{os.defpath}"}
         self.folder, self.pauses = folder, list[float]()
-        self.skews_s = iter(itertools.repeat(0.0))
+        self.skews_s: Iterator[float] = itertools.repeat(0.0)
         self.config = agent_identity(**{"preflight": "on", "gpus": 8, **config}).config
         self.is_reachable = True
         self.install("nvidia-smi", "exit 9")

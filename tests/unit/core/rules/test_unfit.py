@@ -26,8 +26,15 @@ def unfit_again(state: State) -> tuple[str, str, State]:
     """Let the next VM of worker 0 fail the preflight. Return decision, its text, and the state after it."""
     worker = next(replica for replica in state.replicas if replica.replica_id == WORKER_0)
     job, now = state.job, max(NOW, state.job.placement.next_at or NOW)
-    facts = {"incarnation": current_incarnation(job, worker), "vm_generation": worker.vm_generation}
-    event = exited(WORKER_0, cause=ExitCause.UNFIT, tail=FOUND, attempt=job.attempt, **facts)
+    incarnation = current_incarnation(job, worker)
+    event = exited(
+        WORKER_0,
+        cause=ExitCause.UNFIT,
+        tail=FOUND,
+        incarnation=incarnation,
+        vm_generation=worker.vm_generation,
+        attempt=job.attempt,
+    )
     decision = judge(state, replace(event, at=now), now)
     return summarize(decision), decision.text, apply(state, evolve(state, decision, now))
 
