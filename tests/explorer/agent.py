@@ -36,6 +36,7 @@ RUNS: Final = (DirectiveAction.RUN, DirectiveAction.SAVE)
 GIVES_UP_S: Final = 25.0
 FINISH_S: Final = 600.0
 SAVE_S: Final = (20.0, 25.0)
+UNFIT: Final = {"type": "UnfitMachine", "message": "7 of 8 GPUs answer", "frame": ""}
 DATAGRAMS_LOST: Final = 0.2
 """Share of the peers that no datagram reaches."""
 REPEAT_READY_S: Final = 20.0
@@ -57,7 +58,7 @@ class Agent:
         self.is_open = False
         """Whether the end of that program is to be reported: no directive ended it."""
         self.reported_ready: Key | None = None
-        self.is_set_up = False
+        self.is_set_up = self.is_unfit = False
         self.boots = 0
         self.up_since_s = self.off_since_s = self.world.now_s
         self._reset()
@@ -265,6 +266,12 @@ class Agent:
         self.is_setting_up = False
         directive = self.desired
         if directive is None or self.is_vm_ending or directive.action is DirectiveAction.STOP:
+            return
+        self.is_unfit |= self.world.chance(self.world.profile.unfit)
+        if self.is_unfit:
+            self.started, self.is_open = _key(directive), True
+            self.vm.job.note_fault(self.vm, "unfit")
+            self._close_with({"cause": "setup", "error": UNFIT, "tail": UNFIT["message"]})
             return
         if self.world.chance(self.world.profile.setup_fail):
             self.started, self.is_open = _key(directive), True

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.explorer.programs import DONE, OWN, PEER, STALLED, Program
 from trainmaster.core.actions import Ignore
-from trainmaster.core.events import ReplicaExited, VmLost
+from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.replica import ReplicaState
@@ -39,7 +39,7 @@ HELD_S: Final = 600.0
 FIRST: Final = (1, 1)
 NAMED: Final = re.compile(r"\b(chief|master|worker|ps|evaluator) (\d+)")
 
-HARD: Final = frozenset({"lost", "hang", "gone", "unkillable", "interrupted"})
+HARD: Final = frozenset({"unfit", "lost", "hang", "gone", "unkillable", "interrupted"})
 """Faults after which a machine no longer takes part."""
 
 
@@ -131,6 +131,8 @@ class Examiner:
         self._world.log("commit", entry.key, entry.decision.reason.value, "-", entry.decision.text)
         if loaded.state.job.attempt > before.job.attempt and self._is_about_single(entry):
             self.round.is_judged = True  # the round ends with its attempt
+        if isinstance(entry.event, ReplicaExited) and entry.event.cause is ExitCause.UNFIT:
+            self._examine_unfit(entry.event)
         charges = list(self._charges(before, loaded.state, entry))
         self._count(charges)
         if self._job.is_synchronous and not self._is_about_single(entry):
@@ -144,6 +146,12 @@ class Examiner:
     def _is_about_single(self, entry: LedgerEntry) -> bool:
         """Whether the event is about a replica that is judged alone, such as an evaluator."""
         return isinstance(entry.event, ReplicaExited) and not self._job.is_member(entry.event.subject.replica_id)
+
+    def _examine_unfit(self, event: ReplicaExited) -> None:
+        """A machine that failed the preflight has a fault. Its replacement is charged to nobody."""
+        unfit = {vm.instance_id for _, vm, kind in self._job.faults if kind == "unfit"}
+        if event.subject.vm.instance_id not in unfit:
+            self._world.violate("a fit machine is called unfit", event.subject)
 
     # Charges.
 

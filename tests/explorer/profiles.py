@@ -43,6 +43,8 @@ class Profile:
     """Per VM: preemption, maintenance, host error, reboot, hang."""
     agent_crash_per_hour: float = 0.0
     setup_fail: float = 0.0
+    unfit: float = 0.0
+    """A machine fails the preflight before a start, and so again before each later one."""
     slow_setup: float = 0.0
     """A set-up takes `slow_setup_s`, with heartbeats."""
     slow_setup_s: tuple[float, float] = (300.0, 1800.0)
@@ -226,6 +228,17 @@ _ALL: Final = (
         loss_per_hour=10,
         fail=0.15,
         slow_create=0.2,
+        lost_event=0.05,
+        suspend=0.1,
+    ),
+    Profile(
+        "unfit",
+        kinds=("sync", "sync", "independent", "slices", "partial"),
+        unfit=0.15,
+        loss_per_hour=10,
+        fail=0.2,
+        slow_create=0.1,
+        duplicate=0.1,
         lost_event=0.05,
         suspend=0.1,
     ),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.integration.agent.support.vm import agent_identity
@@ -269,6 +270,8 @@ class ScriptedVm:
 
     def await_end(self) -> None:
         assert not self.is_alive
+
+    preflight = SimpleNamespace(finding="")
 
     def prepare(self, *, is_installed: bool) -> Mapping[str, str] | SetupFailure:
         if self._event == SETUP_FAILS:

@@ -140,6 +140,8 @@ class Cloud:
         number = secrets.randbits(62) | 1 << 62  # like Google's ids: 19 digits, never reused
         disk = Disk(self.state_dir / "vms" / str(number), self.state_dir / "serial" / f"{name}-{number}.log")
         instance = Instance(name, zone, number, properties, disk, dict(properties.metadata), dict(properties.labels))
+        if zone in self.faults.now.unfit_zones and properties.accelerators:
+            disk.break_gpu()
         instance.transition_lock.acquire()  # lifecycle.insert releases it
         return instance
 

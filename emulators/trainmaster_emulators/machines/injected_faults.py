@@ -27,6 +27,8 @@ class InjectedFaults:
     """Delay added to every change of state."""
     rate_limited: int = 0
     """How many of the next API calls get a rate-limit error."""
+    unfit_zones: tuple[str, ...] = ()
+    """Zones in which new VMs with GPUs have lost one: the VM's kernel log has an Xid."""
     unreachable_zones: tuple[str, ...] = ()
     """Zones that Google's services cannot reach. Their VMs run, but calls about them fail, and lists lack them."""
     strict_lists: bool = False
@@ -57,6 +59,7 @@ def parse_injected_faults(body: Json) -> InjectedFaults:
             machine_limits=_limits(body.get("machine_limits", {})),
             slow_s=float(body.get("slow_s", 0)),
             rate_limited=int(body.get("rate_limited", 0)),
+            unfit_zones=_names(body.get("unfit_zones", ())),
             unreachable_zones=_names(body.get("unreachable_zones", ())),
             strict_lists=bool(body.get("strict_lists", False)),
             refused_calls=_names(body.get("refused_calls", ())),

@@ -65,6 +65,13 @@ class Disk:
             directory.mkdir(parents=True, exist_ok=True)
         self.serial_log.touch()
 
+    def break_gpu(self) -> None:
+        """Let the VM's kernel log say that a GPU has fallen off the bus."""
+        program = self.root / "bin" / "dmesg"
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\necho 'NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus.'\n")
+        program.chmod(0o755)
+
     def write_script(self, script: str) -> Path:
         path = self.root / "startup-script"
         path.write_text(script)

@@ -31,11 +31,6 @@ class FaultClient:
     def maintenance(self, vm: str, notice_s: float | None = None) -> None:
         self._vm(vm, "maintenance", notice_s)
 
-    def upcoming_maintenance(self, vm: str, in_s: float | None = None) -> None:
-        """Announce maintenance to a VM with GPUs. It begins after `in_s` seconds; None: after an hour."""
-        body = {} if in_s is None else {"in_s": in_s}
-        self._call("POST", f"/emulator/v1/vms/{vm}:upcoming-maintenance", body, f"VM {vm}")
-
     def crash(self, vm: str, host: int = 0) -> None:
         """Simulate a host error: the VM, or this host of a TPU node, loses power without notice."""
         self._call("POST", f"/emulator/v1/vms/{vm}:crash", {"host": host}, f"VM {vm}")

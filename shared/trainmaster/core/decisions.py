@@ -59,6 +59,7 @@ class Reason(StrEnum):
     WRONG_ZONE = "wrong_zone"
     VMS_LOST_EARLY = "vms_lost_early"
     VM_STOPPING = "vm_stopping"
+    UNFIT = "unfit"
     MEMBERS_SAVE = "members_save"
     SAVED = "saved"
     VM_RESTARTED = "vm_restarted"

@@ -33,7 +33,7 @@ from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
-from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, SpotUse, TrackingRun
+from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, Preflight, SpotUse, TrackingRun
 from trainmaster.jobspec.formats.unsupported import check_supported
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
@@ -183,6 +183,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
         kms_key=spec.kms_key,
         checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
         tracking_run=(extension.tracking_run or TrackingRun.AUTO).value,
+        preflight=(extension.preflight or Preflight.ON).value,
         stall_timeout_s=extension.stall_timeout,
         dialect=spec.dialect,
         output_directory=spec.output_directory,

@@ -50,6 +50,8 @@ ERROR_LENGTH_MAX: Final = 4096
 CAUSES_MAX: Final = 10
 MEMBERS_MAX: Final = 10_000
 """Members that a notice names, at most."""
+UNFIT_ERROR: Final = "UnfitMachine"
+"""Type of the error of an exit whose cause is `unfit`. Agents send it as `setup`, which all releases know."""
 NOTICE: Final = "notice"
 """Cause of a maintenance message about a VM that is not lost yet."""
 NOTICE_MAX: Final = timedelta(hours=1)
@@ -173,10 +175,11 @@ class ExitModel(MessageModel):
 
     def exit_of(self, subject: IncarnationRef, at: datetime) -> ReplicaExited:
         """Return the event that this incarnation ended so. Texts are cut to their limits: the program chose them."""
+        is_unfit = self.cause is ExitCause.SETUP and self.error is not None and self.error.type == UNFIT_ERROR
         return ReplicaExited(
             subject,
             at,
-            cause=self.cause,
+            cause=ExitCause.UNFIT if is_unfit else self.cause,
             exit_status=self.exit_status,
             signal=self.signal,
             out_of_memory=self.out_of_memory,
@@ -199,6 +202,7 @@ class EndedModel(ExitModel):
 
 class VmReadyMessage(AgentMessage):
     agent_started_at: Time | None = None
+    finding: str = ""
     ended: EndedModel | None = None
 
     @model_validator(mode="after")
@@ -234,7 +238,8 @@ def decode_vm_ready(data: bytes, published_at: datetime | None = None) -> VmRead
     message = decode_json(VmReadyMessage, data, published_at)
     subject, end = message.subject(), message.ended
     ended = end.exit_of(replace(subject, attempt=end.attempt, incarnation=end.incarnation), end.at) if end else None
-    return VmReady(subject, message.at, agent_started_at=message.agent_started_at, ended=ended)
+    finding = " ".join(message.finding[:ERROR_LENGTH_MAX].split())
+    return VmReady(subject, message.at, agent_started_at=message.agent_started_at, finding=finding, ended=ended)
 
 
 def decode_replica_exit(data: bytes, published_at: datetime | None = None) -> ReplicaExited:

@@ -89,6 +89,23 @@ def test_vm_crash_without_notice_is_judged_by_its_system_event(lab: Lab) -> None
 
 
 @pytest.mark.heavy
+def test_machine_that_fails_the_preflight_is_replaced_before_its_program_starts(lab: Lab) -> None:
+    gpu = {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}
+    lab.faults.change(unfit_zones=["us-central1-a"])
+    try:
+        job_id = lab.scripted(workers=1, steps=2, workerConfig=gpu, trainmaster={"zones": ["us-central1-a"]})
+        lab.until(lambda: lab.replica(job_id, WORKER_0).replaced, 60)
+    finally:
+        lab.faults.clear()
+    state = lab.wait_for_success(job_id, 90)
+    (unfit,) = [entry.decision for entry in lab.decisions(job_id) if entry.decision.reason is Reason.UNFIT]
+    print(unfit.text)
+    assert "of worker 0 failed the preflight (Xid (PCI:0000:00:04): 79, GPU has fallen off the bus;" in unfit.text
+    assert [(replica.restarts_used, replica.replaced) for replica in state.replicas] == [(0, 0), (0, 1)]
+    assert (state.job.budgets.reruns_used, state.job.budgets.internal_used) == (0, 0)
+
+
+@pytest.mark.heavy
 def test_killed_program_restarts_in_the_same_vm_and_continues(lab: Lab) -> None:
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")

@@ -119,6 +119,7 @@ class Agent:
             return
         directive = self._run_state.pending
         has_failed = isinstance(result, SetupFailure)
+        self._reporter.finding = self._setup.preflight.finding
         self._move(AgentState.IDLE if has_failed or directive is None else AgentState.WAITING)
         if isinstance(result, SetupFailure):
             self._on_setup_failed(result)

@@ -133,6 +133,10 @@ class VmConfig:
     """Whether no replica of the job waits for another one."""
     tracking_run: str = "auto"
     """As in the job file: `auto`, `one` or `each`."""
+    preflight: str = "off"
+    """As in the job file: `on`, `report` or `off`; the control plane of an earlier release says nothing."""
+    gpus: int = 0
+    """GPUs that the machine type has."""
     save_on_notice: str = "replica"
     """As in the job file: `gang`, `replica` or `off`."""
     channel: ChannelConfig | None = None
@@ -186,6 +190,8 @@ class VmConfig:
             fuse_s=stored.get("fuse_s"),
             independent=bool(stored.get("independent")),
             tracking_run=stored.get("tracking_run") or "auto",
+            preflight=stored.get("preflight") or "off",
+            gpus=int(stored.get("gpus") or 0),
             save_on_notice=stored.get("save_on_notice") or "replica",
             channel=ChannelConfig.parse(stored["channel"]) if stored.get("channel") else None,
         )

@@ -1,8 +1,9 @@
-"""The accelerators of this machine: which ones its drivers serve, and whether a GPU has no driver."""
+"""The accelerators of this machine: which ones its drivers serve, and whether a GPU has no driver; its programs."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 _DEVICES = Path("/dev")
@@ -49,3 +50,10 @@ def _is_nvidia_gpu(device: Path) -> bool:
 
 def has_tpu() -> bool:
     return any(_DEVICES.glob("accel[0-9]*")) or any((_DEVICES / "vfio").glob("[0-9]*"))
+
+
+def tool_output(command: list[str]) -> str:
+    """Return what a short program prints. Raises OSError or SubprocessError, also if it fails or takes ten seconds."""
+    return subprocess.check_output(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10, encoding="utf-8", errors="replace"
+    )

@@ -33,6 +33,7 @@ class EventReporter:
         self._incarnation_events = Outbox(publisher, console)  # vm-ready and replica-exit
         self._maintenance_events = Outbox(publisher, console)  # must not wait for the others
         self._started_at = utc_now()
+        self.finding = ""  # what the preflight has found
 
     def start(self) -> None:
         self._inbox.start_thread(self._incarnation_events.run)
@@ -48,6 +49,7 @@ class EventReporter:
     ) -> None:
         """Report a vm-ready. `ended`: how the previous program ended; `is_held`: the program does not start yet."""
         details = {"agent_started_at": self._started_at, **({"ended": ended} if ended else {})}
+        details.update({"finding": self.finding} if self.finding else {})
         repeats_s = HELD_REPEATS_S if is_held else RUNNING_REPEATS_S
         self._incarnation_events.put(self._event("vm_ready", key, details, accepted, repeats_s))
 

@@ -7,13 +7,11 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.google_http.http_call import HttpError
-from trainmaster.agent.program.devices import driver_version, has_gpu, has_tpu, lacks_gpu_driver
+from trainmaster.agent.program.devices import driver_version, has_gpu, has_tpu, lacks_gpu_driver, tool_output
 
 if TYPE_CHECKING:
     from trainmaster.agent.google_http.metadata_server import MetadataServer
     from trainmaster.agent.program.container_engine import ContainerEngine
-
-VERSION_S = 10.0  # longest time for the engine's answer
 
 
 def describe_machine(metadata: MetadataServer, engine: ContainerEngine | None) -> str:
@@ -43,15 +41,7 @@ def _engine(engine: ContainerEngine | None) -> str:
     if engine is None:
         return "no container engine"
     try:
-        output = subprocess.run(
-            engine.version_command(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=VERSION_S,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        output = tool_output(engine.version_command())
+    except (OSError, subprocess.SubprocessError):
         output = ""
     return output.strip().partition(",")[0] or "container engine of unknown version"

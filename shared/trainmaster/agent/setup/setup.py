@@ -14,6 +14,7 @@ from trainmaster.agent.setup.gpu_driver import wait_for_driver
 from trainmaster.agent.setup.job_packages import JobPackages
 from trainmaster.agent.setup.package_index import PackageIndex
 from trainmaster.agent.setup.pip import Pip
+from trainmaster.agent.setup.preflight import Preflight
 from trainmaster.agent.setup.runtime_packages import RuntimePackages
 from trainmaster.agent.setup.secret_values import SecretReader
 from trainmaster.agent.setup.setup_errors import Retrier, SetupError
@@ -59,6 +60,7 @@ class Setup:
         self._find_engine = find_engine
         self.gcs = GcsMount(self._config, workspace, metadata, storage, self._runner)
         """What the program finds below /gcs."""
+        self.preflight = Preflight(self._config, workspace, metadata, pause)
 
     def prepare(self, *, is_installed: bool) -> SetupResult:
         """Prepare one start. May be repeated.
@@ -68,6 +70,7 @@ class Setup:
         self._workspace.log(task_line(self._identity))
         try:
             wait_for_driver(self._workspace, self._pause)
+            self.preflight.start(is_first=not is_installed)
             if self._config.container is not None:
                 self._ensure_image(self._config.container.image)
             else:
@@ -76,9 +79,10 @@ class Setup:
                     self._runtime_packages.install(self._config.packages)
                     self._job_packages.install(self._config.package_uris)
             self.gcs.mount()
-            return self._secrets.read(self._config.secrets)
+            result: SetupResult = self._secrets.read(self._config.secrets)
         except SetupError as error:
-            return error.failure
+            result = error.failure
+        return self.preflight.failure() or result  # a fault of the machine explains what else has failed
 
     def cancel(self) -> None:
         """End the programs that `prepare` runs. May be called from any thread."""

@@ -7,13 +7,14 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.program.devices import tool_output
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 PROGRAM = "nvidia-smi"
 QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"
 FORMAT = "--format=csv,noheader,nounits"
-TIMEOUT_S = 10.0
 FAILURES_MAX = 3
 """Failures in a row after which GPUs are no longer measured. Otherwise, processes would pile up while the driver
 hangs."""
@@ -44,7 +45,7 @@ class Gpus:
         if program is None:
             return []
         try:
-            readings = parse_readings(_run([program, QUERY, FORMAT]))
+            readings = parse_readings(tool_output([program, QUERY, FORMAT]))
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self._failures += 1
             if self._failures == FAILURES_MAX:
@@ -72,16 +73,3 @@ def parse_readings(output: str) -> list[GpuReading]:
 def _number(field: str) -> float | None:
     """Return the number, or None for values such as ``[N/A]`` and ``[Not Supported]``."""
     return None if field.startswith("[") else float(field)
-
-
-def _run(command: Sequence[str]) -> str:
-    return subprocess.run(
-        list(command),
-        check=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        timeout=TIMEOUT_S,
-        encoding="utf-8",
-        errors="replace",
-    ).stdout

@@ -72,6 +72,7 @@ class ExitCause(StrEnum):
     VM_STOPPING = "vm_stopping"  # the VM was shutting down under the program, whatever the exit status
     VM_RESTARTED = "vm_restarted"  # the VM rebooted, or the agent died, under the program
     SAVED = "saved"  # the program ended after all members were asked to save, because the VM of a peer goes
+    UNFIT = "unfit"  # the preflight found a fault of the machine, before the program started
     STALLED = "stalled"  # the program printed nothing for `Plan.stall_timeout_s`, so the agent ended it
 
 
@@ -136,6 +137,8 @@ class VmReady(_ReplicaEvent):
     """For a host of a slice: its machine, as `PROJECT/INSTANCE_ID` of its identity token."""
     agent_started_at: datetime | None = None
     """When the agent started on this VM, by the VM's clock; None: the agent is of a release that does not report it."""
+    finding: str = ""
+    """What the preflight found, if the job only wants it reported."""
     ended: ReplicaExited | None = None
     """How the previous program on this VM ended; None if none ran in this job, or if a directive ended it."""
     kind: Literal["vm_ready"] = "vm_ready"

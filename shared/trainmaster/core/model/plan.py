@@ -206,6 +206,8 @@ class Plan:
     save_on_notice: str = "replica"
     """Who saves when the end of a VM is announced: all members of a synchronous job (`gang`), its own `replica`, or
     nobody (`off`)."""
+    preflight: str = "on"
+    """Whether VMs that fail the preflight are replaced (`on`), only named (`report`), or not examined (`off`)."""
     stall_timeout_s: int | None = None
     """Time without output after which the agent ends a program, in seconds; None: no limit."""
     dialect: Dialect = Dialect.AI_PLATFORM

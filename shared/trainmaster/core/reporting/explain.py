@@ -26,6 +26,7 @@ from trainmaster.core.events import (
     MemberMissing,
     ReplicaEvent,
     ReplicaExited,
+    VmReady,
     VmsNotCreated,
 )
 from trainmaster.core.ledger import LedgerEntry, judged, replay
@@ -102,13 +103,14 @@ def shown_entries(
 def one_per_round(entries: Iterable[LedgerEntry], *, with_ends: bool = False) -> tuple[LedgerEntry, ...]:
     """Return the news among these entries, with one about each round: its verdict, or its end while that is all.
 
-    The reports of members that they are ready for a later round are left out.
+    The reports of members that they are ready for a later round are left out, unless their VM failed the preflight.
     """
     shown = []
     is_judged = False
     for entry in reversed([entry for entry in entries if is_news(entry)]):
         action, is_verdict = entry.decision.action, isinstance(entry.event, AllReady)
         is_detail = isinstance(action, MarkReady | MarkHostReady) and (action.round or 1, entry.after.attempt) > (1, 1)
+        is_detail &= not (isinstance(entry.event, VmReady) and entry.event.finding)
         if is_detail or (isinstance(action, StopRound) and is_judged and not is_verdict and not with_ends):
             continue
         is_judged |= is_verdict or isinstance(action, RerunJob | FailJob)

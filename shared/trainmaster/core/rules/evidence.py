@@ -1,6 +1,6 @@
 """Evidence: what the end of a replica shows about its cause, and which end of a round decides about the round.
 
-    rank 0   the machine: its VM was lost, shut down, rebooted, or its agent was silent; or all saved, as a VM goes
+    rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all saved, as a VM goes
     rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
     rank 2   any other failure: no traceback, an abort, a stall
     rank 3   a reported loss of a peer, which speaks for the member's innocence
@@ -96,6 +96,7 @@ def rank_of(end: End) -> Rank:
         ExitCause.VM_STOPPING,
         ExitCause.VM_RESTARTED,
         ExitCause.SAVED,
+        ExitCause.UNFIT,
     ):
         return Rank.MACHINE
     if reports_lost_peer(end):

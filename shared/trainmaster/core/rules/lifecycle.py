@@ -71,10 +71,11 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         return stale(Reason.NOTHING_TO_DO, "The replica is ready already.")
     number = job.round.number if is_member(job.plan, replica.replica_id) else None
     hosts = job.plan.group(replica.replica_id.task_type).hosts
+    finding = f" Its VM failed the preflight: {event.finding}." if event.finding else ""
     reported = replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
     hosts_ready = {*reported, *(() if subject.host is None else (subject.host,))}
     if subject.host is not None and len(hosts_ready) < hosts:
-        text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}."
+        text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}.{finding}"
         host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm, number)
         return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
     action = MarkReady(
@@ -87,4 +88,6 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     )
     which = f" for round {number}" if number and job.round.is_held else ""
     before = f" Before, it {messages.exit_outcome(event.ended)}." if event.ended else ""
-    return Decision(Rule.LIFECYCLE, Reason.READY, f"{who} is ready{which} on {subject.vm.name}.{before}", action)
+    return Decision(
+        Rule.LIFECYCLE, Reason.READY, f"{who} is ready{which} on {subject.vm.name}.{before}{finding}", action
+    )

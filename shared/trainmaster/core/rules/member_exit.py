@@ -19,6 +19,7 @@ from trainmaster.core.rules.replica_exit import (
     judge_exit_zero,
     judge_failed_installation,
     judge_setup_failure,
+    judge_unfit,
     judge_vm_stopping,
 )
 
@@ -28,10 +29,10 @@ first may have been withdrawn."""
 
 
 def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
-    """Decide about an exit of the current round. No peer can cause a failed set-up or installation, so it decides at
-    once."""
+    """Decide about an exit of the current round. No peer can cause an unfit machine, a failed set-up or a failed
+    installation, so these decide at once."""
     case, number = Case(state, replica, event, now), state.job.round.number
-    if decision := judge_setup_failure(case) or judge_failed_installation(case):
+    if decision := judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case):
         return decision
     if state.job.round.is_held and event.cause is ExitCause.INSTALL:  # the exit policy restarts it
         return first_match(replace(case, is_verdict=True))

@@ -88,6 +88,15 @@ def judge_vm_stopping(case: Case) -> Decision | None:
     )
 
 
+def judge_unfit(case: Case) -> Decision | None:
+    """Decide by rule 4 about a machine that failed the preflight; None: the exit is another one."""
+    if case.event.cause is not ExitCause.UNFIT:
+        return None
+    found = case.event.tail.strip()
+    cause = f"The VM of {case.who} failed the preflight ({found}; `trainmaster.preflight: report` keeps such VMs)"
+    return replace_vm(case.state, case.replica, cause, Reason.UNFIT, case.event.at, case.now)
+
+
 def _vm_restarted(case: Case) -> Decision | None:
     """Restart free of charge. The second reboot of a VM is charged: the program may bring its VM down."""
     if case.event.cause is not ExitCause.VM_RESTARTED or (case.replica.reboots and case.is_on_current_vm):
@@ -240,6 +249,7 @@ class Row:
 ROWS: Final = (
     Row(Rule.PRIMARY_DONE, judge_exit_zero, "the primary replica exits 0"),
     Row(Rule.VM_LOST, judge_vm_stopping, "its VM was shutting down"),
+    Row(Rule.VM_LOST, judge_unfit, "its machine failed the preflight"),
     Row(Rule.VM_LOST, _vm_restarted, "its VM rebooted"),
     Row(Rule.INTERNAL, judge_setup_failure, "the agent could not set up"),
     Row(Rule.RETRIES_DISABLED, _retries_disabled, "the job disables retries"),

@@ -72,5 +72,6 @@ def _describe(end: End) -> str:
     if isinstance(end, ReplicaExited) and end.cause is ExitCause.SAVED:
         return f"{end.subject.replica_id.words} ended after all members were asked to save"
     if isinstance(end, ReplicaExited):
-        return f"The VM of {end.subject.replica_id.words} was shutting down"
+        happened = "failed the preflight" if end.cause is ExitCause.UNFIT else "was shutting down"
+        return f"The VM of {end.subject.replica_id.words} {happened}"
     return describe_loss(end)

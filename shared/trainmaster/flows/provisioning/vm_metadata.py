@@ -45,7 +45,7 @@ def vm_metadata(
 
 
 def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook) -> Json:
-    plan, task_type = job.plan, create.group.task_type
+    plan, task_type, gpu = job.plan, create.group.task_type, create.group.accelerator
     return {
         "version": 1,
         "project": project,
@@ -59,6 +59,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "checkpoint_signal": plan.checkpoint_signal,
         "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
+        **({} if plan.preflight == "off" else {"preflight": plan.preflight, "gpus": gpu.count if gpu else 0}),
         **({"save_on_notice": saves} if (saves := _save_on_notice(job, create)) != "replica" else {}),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),

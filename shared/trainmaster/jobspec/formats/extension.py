@@ -63,6 +63,14 @@ class SaveOnNotice(StrEnum):
     OFF = "off"
 
 
+class Preflight(StrEnum):
+    """What follows if the preflight finds a fault of a machine."""
+
+    ON = "on"
+    REPORT = "report"
+    OFF = "off"
+
+
 class CheckpointSignal(StrEnum):
     """The signal that asks a program to save a checkpoint before its VM is deleted."""
 
@@ -143,6 +151,10 @@ class Extension(WireModel):
         "replica",
         "Who is asked to save when the end of a VM is announced. gang: all members of a synchronous job, at one moment"
         " (its default). replica: the VM's own program (default of other jobs). off: nobody.",
+    )
+    preflight: Annotated[Preflight | None, one_of(Preflight)] = wire_field(
+        "report",
+        "Whether a VM is examined before its program starts. on (default): a bad one is replaced. report: it is named.",
     )
     tracking_run: Annotated[TrackingRun | None, one_of(TrackingRun)] = wire_field(
         "one",

@@ -67,6 +67,8 @@ def one_name_of(names: Iterable[str]) -> BeforeValidator:
 def _match_name(value: object, known: Iterable[str]) -> str | None:
     if value is None or value == "":
         return None
+    if isinstance(value, bool):  # YAML 1.1 reads `on` and `off` so
+        value = "on" if value else "off"
     name = value.upper().replace("-", "_") if isinstance(value, str) else ""
     if name in known:
         return name

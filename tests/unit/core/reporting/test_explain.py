@@ -40,6 +40,7 @@ def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
         Rule.PRIMARY_DONE,
         Rule.VM_LOST,
         Rule.VM_LOST,
+        Rule.VM_LOST,
         Rule.INTERNAL,
         Rule.RETRIES_DISABLED,
         Rule.STALLED,

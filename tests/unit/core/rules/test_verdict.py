@@ -115,6 +115,7 @@ def test_first_failure_holds_the_next_round_and_later_ones_change_nothing() -> N
         (exited(WORKER_0, 1, error=replace(BUG, type="ImportError"), ran_s=599), "8 fail_job install_failed"),
         (exited(WORKER_0, 1, error=replace(BUG, type="ImportError"), ran_s=600), "7 stop_round member_failed"),
         (exited(WORKER_0, cause=ExitCause.SETUP), "5 rerun_job setup_failed"),
+        (exited(WORKER_0, cause=ExitCause.UNFIT), "4 stop_round unfit"),
     ],
 )
 def test_running_round_ends_with_the_first_failure_of_a_member(event: Event, expected: str) -> None:
@@ -126,6 +127,7 @@ def test_running_round_ends_with_the_first_failure_of_a_member(event: Event, exp
     [
         (lost(WORKER_0), "4 replace_vm preemption"),
         (exited(WORKER_0, cause=ExitCause.SETUP, incarnation=2), "5 rerun_job setup_failed"),
+        (exited(WORKER_0, cause=ExitCause.UNFIT, incarnation=2), "4 replace_vm unfit"),
         (exited(WORKER_0, 1, cause=ExitCause.INSTALL, incarnation=2), "8 fail_job install_failed"),
         (exited(WORKER_0, 1, incarnation=2), "1 ignore round_ended"),
     ],
@@ -198,6 +200,7 @@ def test_member_is_ready_for_the_round_that_its_vm_reports() -> None:
         (lost(WORKER_0), Rank.MACHINE),
         (exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING), Rank.MACHINE),
         (exited(WORKER_0, cause=ExitCause.VM_RESTARTED), Rank.MACHINE),
+        (exited(WORKER_0, cause=ExitCause.UNFIT), Rank.MACHINE),
         (exited(WORKER_0, 1, error=BUG), Rank.OWN),
         (exited(WORKER_0, signal=9), Rank.OWN),
         (exited(WORKER_0, 137), Rank.OWN),
