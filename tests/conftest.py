@@ -53,10 +53,15 @@ BY_MODULE: Final = frozenset({"sim", "unit", "integration/agent"})
 
 TOGETHER: Final = {
     "integration/cli/test_whole_job.py": "e2e/jobs",
+    "e2e/faults": "e2e/jobs",
+    "e2e/jobs/test_local_run.py": "e2e/jobs/test_local_run.py",
     "contract/store": "contract",
     "integration/cost": "contract",
 }
-"""Modules and folders that use the emulators of another folder, and are scheduled with it."""
+"""Modules and folders that use the emulators of another folder, and are scheduled with it.
+
+`trainmaster local run` starts a stack of its own.
+"""
 
 FOLDERS_SHOWN_MAX: Final = 15
 
