@@ -19,10 +19,7 @@ COMMANDS: Final = {
         "Run the whole system on this machine: the real functions and programs, on Google's emulators.",
     ),
     "submit": LazyCommand(
-        "submit",
-        "submit",
-        "Submit a training job. Arguments after -- are passed to the program.",
-        reads_as_gcloud=True,
+        "submit", "submit", "Submit a training job. Arguments after -- are passed to the program.", reads_as_gcloud=True
     ),
     "convert": LazyCommand(
         "convert",

@@ -29,13 +29,9 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _annotation(flag: Flag) -> Any:
-    is_count = flag.type is int
+    least = 0 if flag.type is int else None
     option = typer.Option(
-        help=flag.help,
-        metavar=flag.metavar,
-        rich_help_panel=flag.panel,
-        hidden=not flag.help,
-        min=0 if is_count else None,
+        help=flag.help, metavar=flag.metavar, rich_help_panel=flag.panel, hidden=not flag.help, min=least
     )
     return Annotated[flag.type | None, option]
 
