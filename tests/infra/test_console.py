@@ -40,7 +40,7 @@ def test_both_consoles_run_one_archive_and_only_one_acts(full_plan: Plan) -> Non
 def test_each_console_has_identity_aware_proxy_switched_on(full_plan: Plan) -> None:
     switches = [address for address in full_plan.of("terraform_data") if ".iap[" in address]
     assert switches == ['terraform_data.iap["console"]', 'terraform_data.iap["console_operator"]']
-    assert "iap.googleapis.com" in {api["service"] for api in full_plan.of("google_project_service").values()}
+    assert full_plan.of("google_project_service")["google_project_service.iap[0]"]["service"] == "iap.googleapis.com"
 
 
 def test_only_the_named_members_may_open_each_console(full_plan: Plan) -> None:
