@@ -8,10 +8,12 @@ pytest-xdist; the shortest units then run first.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import signal
 from collections import Counter, defaultdict
+from collections.abc import Generator
 from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -51,10 +53,15 @@ BY_MODULE: Final = frozenset({"sim", "unit", "integration/agent"})
 
 TOGETHER: Final = {
     "integration/cli/test_whole_job.py": "e2e/jobs",
+    "e2e/faults": "e2e/jobs",
+    "e2e/jobs/test_local_run.py": "e2e/jobs/test_local_run.py",
     "contract/store": "contract",
     "integration/cost": "contract",
 }
-"""Modules and folders that use the emulators of another folder, and are scheduled with it."""
+"""Modules and folders that use the emulators of another folder, and are scheduled with it.
+
+`trainmaster local run` starts a stack of its own.
+"""
 
 FOLDERS_SHOWN_MAX: Final = 15
 
@@ -82,6 +89,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
             return work_unit(nodeid)
 
     return FolderScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without garbage collections. Later ones leave out what exists now, which lives until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

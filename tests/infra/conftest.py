@@ -23,6 +23,9 @@ from trainmaster_emulators.process.state import ROOT
 INFRA: Final = ROOT / "infra"
 REQUIRED: Final = {"project": "my-project", "region": "us-central1", "notify": "platform@example.com"}
 TIMEOUT_S: Final = 300
+VIEWERS: Final = "group:viewers@example.com"
+OPERATORS: Final = "group:platform@example.com"
+SSH_USERS: Final = "group:ssh@example.com"
 WORKER_REGIONS: Final = {"europe-west4": "10.1.0.0/20", "us-east1": "10.2.0.0/20"}
 FINANCE: Final = {
     "service_account": "finance@my-project.iam.gserviceaccount.com",
@@ -52,6 +55,11 @@ class Plan:
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
         """Return the resources of one type: address → values."""
         return {resource.address: resource.values for resource in self.resources if resource.type == kind}
+
+    def environments(self) -> dict[str, dict[str, str]]:
+        """Return function → its environment variables."""
+        functions = self.of("google_cloudfunctions2_function").values()
+        return {function["name"]: function["service_config"][0]["environment_variables"] for function in functions}
 
 
 Terraform = Callable[..., subprocess.CompletedProcess[str]]
@@ -138,13 +146,35 @@ def full_plan(planned: Callable[..., Plan]) -> Plan:
         metrics="300",
         package_mirror=True,
         boot_images={"debian-12": BOOT_IMAGE},
+        console=True,
+        console_viewers=[VIEWERS, OPERATORS],
+        console_operators=[OPERATORS],
+        ssh_users=[SSH_USERS],
+        api_access="allUsers",
+        notification_webhook={"secret": "slack-webhook", "console": "https://console.example.com"},
+        mail_failed_jobs=True,
+        worker_read_buckets=["my-data", "open.data"],
+        worker_write_buckets=["my-models", "my-data"],
+        worker_registries=["projects/other/locations/europe-west4/repositories/training"],
+        worker_project_roles={
+            "my-data": ["roles/bigquery.dataViewer", "roles/bigquery.jobUser"],
+            "my-project": ["roles/bigquery.jobUser"],
+        },
     )
 
 
 @pytest.fixture(scope="session")
 def reduced_plan(planned: Callable[..., Plan]) -> Plan:
-    """Return the plan without anything that can be left out."""
-    return planned(tpu=False, metrics="off", schemas=False)
+    """Return the plan without anything that can be left out, and with the other values of some variables."""
+    return planned(
+        tpu=False,
+        metrics="off",
+        schemas=False,
+        ssh_users=[SSH_USERS],
+        ssh_sudo=True,
+        api_access="none",
+        console_viewers=[VIEWERS],
+    )
 
 
 @pytest.fixture(scope="session")

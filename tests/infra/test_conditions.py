@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -102,9 +101,12 @@ def test_provision_manages_training_vms_and_no_other_vm(plan: Plan, kind: str, n
     assert is_met(condition, kind, name) is expected
 
 
-@pytest.mark.parametrize("sudo", [False, True])
-def test_users_of_ssh_log_in_to_training_vms_and_to_no_other_vm(planned: Callable[..., Plan], sudo: bool) -> None:
-    grants = planned(ssh_users=["group:ml@example.com"], ssh_sudo=sudo).of("google_project_iam_member").values()
+@pytest.mark.parametrize("plan_of_users", ["full_plan", "reduced_plan"], ids=["False", "True"])
+def test_users_of_ssh_log_in_to_training_vms_and_to_no_other_vm(
+    request: pytest.FixtureRequest, plan_of_users: str
+) -> None:
+    """Without and with sudo."""
+    grants = request.getfixturevalue(plan_of_users).of("google_project_iam_member").values()
     (login,) = (
         grant
         for grant in grants

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final
-
-import pytest
+from typing import Any
 
 from tests.infra import iam_table
-from tests.infra.conftest import Plan
+from tests.infra.conftest import OPERATORS, VIEWERS, Plan
 from trainmaster.cost.price_list import OBJECT_NAME
-
-VIEWERS: Final = "group:ml@example.com"
-OPERATORS: Final = "group:platform@example.com"
-
-
-@pytest.fixture(scope="module")
-def installed(planned: Callable[..., Plan]) -> Plan:
-    return planned(console=True, console_viewers=[VIEWERS, OPERATORS], console_operators=[OPERATORS])
 
 
 def services(plan: Plan) -> dict[str, dict[str, Any]]:
@@ -27,36 +16,35 @@ def services(plan: Plan) -> dict[str, dict[str, Any]]:
     return {function["name"]: function["service_config"][0] for function in functions if "-console" in function["name"]}
 
 
-def test_console_is_installed_only_on_request(plan: Plan, planned: Callable[..., Plan]) -> None:
-    members = planned(console_viewers=[VIEWERS])
-    for default in (plan, members):
+def test_console_is_installed_only_on_request(plan: Plan, reduced_plan: Plan) -> None:
+    """`reduced_plan` names viewers."""
+    for default in (plan, reduced_plan):
         assert not services(default)
         assert not [resource.address for resource in default.resources if "iap" in resource.type]
         assert not [address for address in default.of("google_service_account") if "console" in address]
 
 
-def test_both_consoles_run_one_archive_and_only_one_acts(installed: Plan) -> None:
-    configurations = services(installed)
+def test_both_consoles_run_one_archive_and_only_one_acts(full_plan: Plan) -> None:
+    configurations = services(full_plan)
     acts = {
         name: service["environment_variables"]["TRAINMASTER_CONSOLE_ACTS"] for name, service in configurations.items()
     }
     assert acts == {"trainmaster-console": "false", "trainmaster-console-operator": "true"}
-    functions = installed.of("google_cloudfunctions2_function").values()
+    functions = full_plan.of("google_cloudfunctions2_function").values()
     builds = [function["build_config"][0] for function in functions if function["name"] in configurations]
     assert {build["entry_point"] for build in builds} == {"console"}
     for service in configurations.values():
         assert (service["min_instance_count"], service["max_instance_count"]) == (0, 2)
 
 
-def test_each_console_has_identity_aware_proxy_switched_on(installed: Plan) -> None:
-    switches = [address for address in installed.of("terraform_data") if ".iap[" in address]
+def test_each_console_has_identity_aware_proxy_switched_on(full_plan: Plan) -> None:
+    switches = [address for address in full_plan.of("terraform_data") if ".iap[" in address]
     assert switches == ['terraform_data.iap["console"]', 'terraform_data.iap["console_operator"]']
-    (api,) = [service for service in installed.of("google_project_service").values() if "iap." in service["service"]]
-    assert api["service"] == "iap.googleapis.com"
+    assert full_plan.of("google_project_service")["google_project_service.iap[0]"]["service"] == "iap.googleapis.com"
 
 
-def test_only_the_named_members_may_open_each_console(installed: Plan) -> None:
-    grants = installed.of("google_iap_web_cloud_run_service_iam_member")
+def test_only_the_named_members_may_open_each_console(full_plan: Plan) -> None:
+    grants = full_plan.of("google_iap_web_cloud_run_service_iam_member")
     opened = {address.partition(".")[2].partition("[")[0]: set[str]() for address in grants}
     for address, grant in grants.items():
         assert grant["role"] == "roles/iap.httpsResourceAccessor"
@@ -64,7 +52,7 @@ def test_only_the_named_members_may_open_each_console(installed: Plan) -> None:
     assert opened == {"viewers": {VIEWERS, OPERATORS}, "operators": {OPERATORS}}
 
 
-def test_consoles_may_be_called_by_identity_aware_proxy_only(installed: Plan) -> None:
+def test_consoles_may_be_called_by_identity_aware_proxy_only(full_plan: Plan) -> None:
     callers = [grant for grant in iam_table.grants() if grant.resource.startswith("function console")]
     assert {(grant.member, grant.role) for grant in callers} == {("IAP's service agent", "roles/run.invoker")}
 
@@ -91,8 +79,8 @@ def test_operators_console_may_change_state_and_publish_and_nothing_else() -> No
     }
 
 
-def test_consoles_read_the_price_list_and_no_other_object(installed: Plan) -> None:
-    members = installed.of("google_storage_bucket_iam_member")
+def test_consoles_read_the_price_list_and_no_other_object(full_plan: Plan) -> None:
+    members = full_plan.of("google_storage_bucket_iam_member")
     grants = {address: grant for address, grant in members.items() if "console" in address}
     assert len(grants) == 2
     folder = OBJECT_NAME.partition("/")[0]
@@ -103,10 +91,10 @@ def test_consoles_read_the_price_list_and_no_other_object(installed: Plan) -> No
         )
 
 
-def test_programs_of_jobs_cannot_change_the_prices(installed: Plan) -> None:
+def test_programs_of_jobs_cannot_change_the_prices(full_plan: Plan) -> None:
     (writes,) = [
         grant
-        for address, grant in installed.of("google_storage_bucket_iam_member").items()
+        for address, grant in full_plan.of("google_storage_bucket_iam_member").items()
         if address == "google_storage_bucket_iam_member.worker_writes"
     ]
     folder = OBJECT_NAME.partition("/")[0]

@@ -108,14 +108,15 @@ def test_no_grant_is_public_by_default(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("access", "flag", "public"), [("allUsers", "--invoker-iam-check", 1), ("none", "--invoker-iam-check", 0)]
+    ("plan_with_access", "flag", "public"),
+    [("full_plan", "--invoker-iam-check", 1), ("reduced_plan", "--invoker-iam-check", 0)],
+    ids=["allUsers", "none"],
 )
 def test_api_access_selects_who_passes_cloud_runs_check(
-    planned: Callable[..., Plan], access: str, flag: str, public: int
+    request: pytest.FixtureRequest, plan_with_access: str, flag: str, public: int
 ) -> None:
-    plan = planned(api_access=access)
-    (check,) = plan.of("terraform_data").values()
-    assert check["input"] == flag
+    plan = request.getfixturevalue(plan_with_access)
+    assert plan.of("terraform_data")["terraform_data.invoker_check"]["input"] == flag
     assert [grant["role"] for grant in public_members(plan)] == ["roles/run.invoker"] * public
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -122,9 +121,9 @@ def test_log_alerts_match_fields_that_the_code_logs(plan: Plan) -> None:
         assert (operator, action in constants) == ("=", True), text
 
 
-def test_mail_about_a_failed_job_contains_no_sentence_of_a_program(planned: Callable[..., Plan]) -> None:
+def test_mail_about_a_failed_job_contains_no_sentence_of_a_program(full_plan: Plan) -> None:
     """Programs can write log entries, also with these fields."""
-    for kind, body in conditions(planned(mail_failed_jobs=True)):
+    for kind, body in conditions(full_plan):
         for name, extractor in (body.get("label_extractors") or {}).items() if kind == "condition_matched_log" else ():
             (pattern,) = re.findall(r'^REGEXP_EXTRACT\(jsonPayload\.\w+, "(.+)"\)$', extractor)
             assert re.search(pattern, "sign in again at https://evil.example") is None, name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -83,11 +83,8 @@ def test_installation_publishes_nothing_and_has_no_subscriber_by_default(plan: P
     assert not [alert for alert in plan.of("google_monitoring_alert_policy") if "failed_job" in alert]
 
 
-def test_webhook_is_a_function_with_its_own_account_and_secret(planned: Callable[..., Plan]) -> None:
-    plan = planned(
-        notification_webhook={"secret": "slack-webhook", "console": "https://console.example.com"},
-        mail_failed_jobs=True,
-    )
+def test_webhook_is_a_function_with_its_own_account_and_secret(full_plan: Plan) -> None:
+    plan = full_plan
     functions = {function["name"]: function["service_config"][0] for function in plan.of(FUNCTION).values()}
     webhook = functions.pop("trainmaster-job-webhook")
     assert webhook["environment_variables"]["CONSOLE_ADDRESS"] == "https://console.example.com"

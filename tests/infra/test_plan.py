@@ -67,8 +67,7 @@ def test_mirror_of_pypi_is_created_only_on_request(plan: Plan, full_plan: Plan) 
     assert (repository["format"], repository["mode"]) == ("PYTHON", "REMOTE_REPOSITORY")
     readers = full_plan.of("google_artifact_registry_repository_iam_member")
     assert "google_artifact_registry_repository_iam_member.worker_packages[0]" in readers
-    _, function = full_plan.of("google_cloudfunctions2_function").popitem()
-    environment = function["service_config"][0]["environment_variables"]
+    environment = full_plan.environments()["trainmaster-provision"]
     url = "https://us-central1-python.pkg.dev/my-project/trainmaster-pypi/simple/"
     assert environment["TRAINMASTER_PACKAGE_INDEX"] == url
     assert environment["TRAINMASTER_BOOT_IMAGES"] == f"debian-12={BOOT_IMAGE}"
@@ -80,8 +79,7 @@ def test_plan_with_every_variable_set_uses_their_values(full_plan: Plan) -> None
     plan = full_plan
     (budget,) = plan.of("google_billing_budget").values()
     assert budget["amount"][0]["specified_amount"][0]["units"] == "100"
-    _, function = plan.of("google_cloudfunctions2_function").popitem()
-    environment = function["service_config"][0]["environment_variables"]
+    environment = plan.environments()["trainmaster-provision"]
     assert environment["TRAINMASTER_LIMITS"] == "nvidia-tesla-t4=8,vcpus=450"
     entries = "network=projects/1/global/networks/ml*,secret=projects/p/secrets/key"
     assert environment["TRAINMASTER_ALLOWED_RESOURCES"] == entries
@@ -226,8 +224,7 @@ def test_walled_account_has_a_network_that_admits_only_its_own_vms(full_plan: Pl
     names = {subnetwork["name"] for subnetwork in plan.of("google_compute_subnetwork").values()}
     assert {"trainmaster-finance-us-east1", "trainmaster-finance-europe-west4"} <= names
     assert not [kind for kind in plan.resources if "peering" in kind.type]
-    _, function = plan.of("google_cloudfunctions2_function").popitem()
-    networks = function["service_config"][0]["environment_variables"]["TRAINMASTER_ACCOUNT_NETWORKS"]
+    networks = plan.environments()["trainmaster-provision"]["TRAINMASTER_ACCOUNT_NETWORKS"]
     assert networks == f"{finance}=trainmaster-finance,{research}=trainmaster-research"
 
 
@@ -263,8 +260,7 @@ def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(reduce
     """The role of the workers permits to delete every TPU node of the project."""
     grants = reduced_plan.of("google_project_iam_member")
     assert not [address for address, grant in grants.items() if "tpu" in address or "tpu" in (grant.get("role") or "")]
-    _, function = reduced_plan.of("google_cloudfunctions2_function").popitem()
-    assert function["service_config"][0]["environment_variables"]["TRAINMASTER_TPU"] == "false"
+    assert reduced_plan.environments()["trainmaster-provision"]["TRAINMASTER_TPU"] == "false"
 
 
 def test_installation_without_metrics_gives_no_vm_the_permission_to_write_them(

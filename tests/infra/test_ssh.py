@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from tests.infra.conftest import Plan, Terraform
+from tests.infra.conftest import SSH_USERS, Plan, Terraform
 from trainmaster import settings
 from trainmaster.wiring import fleet
 
-GROUP: Final = "group:ml@example.com"
 IAP: Final = "35.235.240.0/20"
 """Source: "Using IAP for TCP forwarding": the range that all its connections come from."""
 
@@ -37,30 +35,30 @@ def test_no_vm_accepts_connections_by_default(plan: Plan) -> None:
 
 
 def test_permitted_users_reach_port_22_of_all_workers_through_identity_aware_proxy(
-    planned: Callable[..., Plan],
+    plan: Plan, full_plan: Plan, reduced_plan: Plan
 ) -> None:
-    wall = {"service_account": "finance@my-project.iam.gserviceaccount.com", "ranges": {"us-central1": "10.140.0.0/20"}}
-    plan = planned(ssh_users=[GROUP], walled_accounts={"finance": wall})
-    rules = [rule for rule in plan.of("google_compute_firewall").values() if IAP in (rule.get("source_ranges") or ())]
-    assert {rule["network"] for rule in rules} == {"trainmaster", "trainmaster-finance"}
+    rules = [
+        rule for rule in full_plan.of("google_compute_firewall").values() if IAP in (rule.get("source_ranges") or ())
+    ]
+    assert {rule["network"] for rule in rules} == {"trainmaster", "trainmaster-finance", "trainmaster-research"}
     for rule in rules:
         assert rule["source_ranges"] == [IAP]
         assert [(allow["protocol"], allow["ports"]) for allow in rule["allow"]] == [("tcp", ["22"])]
-    assert project_roles(plan, GROUP) == {
+    assert project_roles(full_plan, SSH_USERS) == {
         "roles/iap.tunnelResourceAccessor": "destination.port == 22",
         "roles/compute.osLogin": TRAINING_VMS,
         "roles/tpu.viewer": "",
     }
-    grants = plan.of("google_service_account_iam_member").values()
-    assert [grant["role"] for grant in grants if grant.get("member") == GROUP] == ["roles/iam.serviceAccountUser"]
-    services = {service["service"] for service in plan.of("google_project_service").values()}
+    grants = full_plan.of("google_service_account_iam_member").values()
+    assert [grant["role"] for grant in grants if grant.get("member") == SSH_USERS] == ["roles/iam.serviceAccountUser"]
+    services = {service["service"] for service in reduced_plan.of("google_project_service").values()}
     assert {"iap.googleapis.com", "oslogin.googleapis.com"} <= services
-    for function in plan.of("google_cloudfunctions2_function").values():
-        assert function["service_config"][0]["environment_variables"]["TRAINMASTER_SSH"] == "true"
+    settings_of_functions = full_plan.environments()
+    assert {settings_of_functions[name]["TRAINMASTER_SSH"] for name in plan.environments()} == {"true"}
 
 
-def test_sudo_requires_a_separate_role(planned: Callable[..., Plan]) -> None:
-    roles = project_roles(planned(ssh_users=[GROUP], ssh_sudo=True, tpu=False), GROUP)
+def test_sudo_requires_a_separate_role(reduced_plan: Plan) -> None:
+    roles = project_roles(reduced_plan, SSH_USERS)
     assert set(roles) == {"roles/iap.tunnelResourceAccessor", "roles/compute.osAdminLogin"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,22 +21,13 @@ def test_worker_has_no_further_access_by_default(plan: Plan) -> None:
         assert not [address for address in plan.of(kind) if any(name in address for name in further)]
 
 
-def test_each_variable_grants_the_worker_account_what_it_names(planned: Callable[..., Plan]) -> None:
-    plan = planned(
-        worker_read_buckets=["my-data", "open.data"],
-        worker_write_buckets=["my-models"],
-        worker_registries=["projects/other/locations/europe-west4/repositories/training"],
-        worker_project_roles={
-            "my-data": ["roles/bigquery.dataViewer", "roles/bigquery.jobUser"],
-            "my-project": ["roles/bigquery.jobUser"],
-        },
-    )
-    buckets = plan.of(BUCKET)
+def test_each_variable_grants_the_worker_account_what_it_names(full_plan: Plan) -> None:
+    buckets = full_plan.of(BUCKET)
     readers = {grant["bucket"]: grant["role"] for address, grant in buckets.items() if "worker_reads_more[" in address}
     assert readers == {"my-data": "roles/storage.objectViewer", "open.data": "roles/storage.objectViewer"}
     writers = {grant["bucket"]: grant["role"] for address, grant in buckets.items() if "worker_writes_more[" in address}
-    assert writers == {"my-models": "roles/storage.objectUser"}
-    (registry,) = (grant for address, grant in plan.of(REGISTRY).items() if "worker_pulls_more[" in address)
+    assert writers == {"my-models": "roles/storage.objectUser", "my-data": "roles/storage.objectUser"}
+    (registry,) = (grant for address, grant in full_plan.of(REGISTRY).items() if "worker_pulls_more[" in address)
     assert (registry["project"], registry["location"], registry["repository"], registry["role"]) == (
         "other",
         "europe-west4",
@@ -45,7 +35,9 @@ def test_each_variable_grants_the_worker_account_what_it_names(planned: Callable
         "roles/artifactregistry.reader",
     )
     roles = {
-        (grant["project"], grant["role"]) for address, grant in plan.of(PROJECT).items() if "worker_roles[" in address
+        (grant["project"], grant["role"])
+        for address, grant in full_plan.of(PROJECT).items()
+        if "worker_roles[" in address
     }
     assert roles == {
         ("my-data", "roles/bigquery.dataViewer"),
@@ -54,11 +46,10 @@ def test_each_variable_grants_the_worker_account_what_it_names(planned: Callable
     }
 
 
-def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(planned: Callable[..., Plan]) -> None:
-    plan = planned(worker_read_buckets=["my-data", "shared"], worker_write_buckets=["my-models", "shared"])
-    grants = {address: grant for address, grant in plan.of(BUCKET).items() if "packages_elsewhere[" in address}
+def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(full_plan: Plan) -> None:
+    grants = {address: grant for address, grant in full_plan.of(BUCKET).items() if "packages_elsewhere[" in address}
     readers = {(address.split('"')[1].partition("=")[0], grant["bucket"]) for address, grant in grants.items()}
-    functions, buckets = ("upload", "submit", "api"), ("my-data", "my-models", "shared")
+    functions, buckets = ("upload", "submit", "api"), ("my-data", "my-models", "open.data")
     assert readers == {(function, bucket) for function in functions for bucket in buckets}
     assert {grant["role"] for grant in grants.values()} == {"roles/storage.objectViewer"}
     # The accounts are known after an apply only; the table of grants has them as they are in the file.

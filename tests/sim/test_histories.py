@@ -25,7 +25,7 @@ from trainmaster.simulator.scenarios.fault_profiles import (
 from trainmaster.simulator.scenarios.generator import draw_scenario, rng_of
 from trainmaster.simulator.scenarios.scenario import HistoryError
 
-SEEDS_PER_PROFILE = 800 if hypothesis.settings().max_examples > 150 else 15
+SEEDS_PER_PROFILE = 800 if hypothesis.settings().max_examples > 150 else 10
 """800 in the thorough profile of `make test-all`. `make soak` simulates 200,000."""
 REGRESSIONS = (
     ("replays", 3),  # a VM was lost before its agent reported, and its request id returned the first result forever

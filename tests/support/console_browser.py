@@ -41,6 +41,12 @@ JOB_PATHS = (
     "/help",
 )
 Scheme = Literal["light", "dark"]
+DISABLED = (
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"),
+    *("HttpsUpgrades", "MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding"),
+)
+"""Features of Chromium: the address bar's own pages, which cost a second of CPU time per window, and those of
+Playwright's list that concern our pages, because this list replaces it."""
 PROMPT_POLLS = """
 const later = window.setTimeout;
 window.setTimeout = (callback, ms, ...rest) => later(callback, Math.min(ms, 300), ...rest);
@@ -56,7 +62,10 @@ def chromium_browser() -> Iterator[Browser]:
         pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=path, chromium_sandbox=os.getuid() != 0, args=["--no-proxy-server"], timeout=300_000
+            executable_path=path,
+            chromium_sandbox=os.getuid() != 0,
+            args=["--no-proxy-server", f"--disable-features={','.join(DISABLED)}"],
+            timeout=300_000,
         )
         yield browser
         browser.close()

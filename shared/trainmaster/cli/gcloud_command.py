@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final
 
@@ -28,13 +29,9 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _annotation(flag: Flag) -> Any:
-    is_count = flag.type is int
+    least = 0 if flag.type is int else None
     option = typer.Option(
-        help=flag.help,
-        metavar=flag.metavar,
-        rich_help_panel=flag.panel,
-        hidden=not flag.help,
-        min=0 if is_count else None,
+        help=flag.help, metavar=flag.metavar, rich_help_panel=flag.panel, hidden=not flag.help, min=least
     )
     return Annotated[flag.type | None, option]
 
@@ -44,6 +41,16 @@ class GcloudCommand(TyperCommand):
 
     The types are those of the click that typer contains; it does not export them.
     """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels = defaultdict[str, list[tuple[str, str]]](list)
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                title = f"{parameter.param_type_name}s".capitalize()
+                panels[getattr(parameter, "rich_help_panel", None) or title].append(record)
+        for panel, records in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(records)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)

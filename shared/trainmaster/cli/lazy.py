@@ -28,10 +28,9 @@ class LazyCommand:
         """Return the command. Raises ModuleNotFoundError if a package of an extra is missing."""
         own_name = name.replace("-", "_")
         value = getattr(import_module(f"trainmaster.cli.{self.module or own_name}"), self.attribute or own_name)
-        if isinstance(value, typer.Typer):
-            app = value
-        else:
-            app = typer.Typer(add_completion=False)
+        app = value if isinstance(value, typer.Typer) else typer.Typer(add_completion=False)
+        app.rich_markup_mode = None  # rich, which draws frames around help texts, takes half a second to import
+        if app is not value:
             app.command(cls=self._command_class(), context_settings={"allow_extra_args": self.reads_as_gcloud})(value)
         command = typer.main.get_command(app)
         command.name = name
@@ -54,7 +53,7 @@ class LazyGroup(TyperGroup):
         super().__init__(**attributes)
         self._lists_commands = False
         for name, command in self.lazy.items():
-            self.commands[name] = TyperCommand(name, help=command.summary)
+            self.commands[name] = TyperCommand(name, short_help=command.summary)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.lazy or self._lists_commands:

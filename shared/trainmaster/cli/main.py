@@ -39,7 +39,8 @@ app = typer.Typer(
     help="Distributed training on Compute Engine and Cloud TPU, driven by functions.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    rich_markup_mode=None,
 )
 
 

@@ -30,14 +30,7 @@ from trainmaster.core.intake.named_resources import AllowedResources
 from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.flows.job_creation.package_versions import with_generations
-from trainmaster.jobspec import (
-    InvalidJob,
-    accept,
-    detect_kind,
-    job_id_of,
-    with_id_from_file,
-    with_time_in_job_id,
-)
+from trainmaster.jobspec import InvalidJob, accept, detect_kind, job_id_of, with_id_from_file, with_time_in_job_id
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
 from trainmaster.messaging import topics
 from trainmaster.settings import settings

@@ -52,6 +52,7 @@ def every_message_twice(lab: Lab) -> Iterator[None]:
             call(host, "DELETE", name, None)
 
 
+@pytest.mark.heavy
 def test_every_message_delivered_twice_changes_nothing(lab: Lab) -> None:
     with every_message_twice(lab):
         job_id = lab.scripted(workers=2, steps=MANY_STEPS)

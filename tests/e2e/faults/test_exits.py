@@ -136,6 +136,7 @@ def small_memory() -> Iterator[Path]:
     group.rmdir()
 
 
+@pytest.mark.heavy
 def test_out_of_memory_fails_the_job_at_once_with_its_reason(lab: Lab, small_memory: Path) -> None:
     args = ["--steps", str(MANY_STEPS), "--step-seconds", "0.05", "--do", "worker-0:eat@60"]
     job_id = lab.scripted(workers=1, args=args)

@@ -27,6 +27,7 @@ def steps_done(lab: Lab, job_id: str, replica_id: ReplicaId) -> int:
     return max((int(step) for step in re.findall(r"step (\d+)/", lab.console(job_id, replica_id))), default=0)
 
 
+@pytest.mark.heavy
 def test_training_continues_while_functions_are_stopped_and_events_count_once(lab: Lab) -> None:
     job_id = lab.scripted(workers=2, steps=MANY_STEPS)
     lab.wait(job_id, "RUNNING")

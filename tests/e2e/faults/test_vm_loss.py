@@ -53,12 +53,13 @@ def provisioning_model(lab: Lab, vm: Vm) -> str:
     return str(instance["scheduling"]["provisioningModel"])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("fault", "notice", "changes"),
     [
         # Google's notice; the replacement does not wait for its end.
-        pytest.param("maintenance", {"notice_s": 60}, GPU, marks=pytest.mark.heavy),
-        pytest.param("upcoming_maintenance", {"in_s": 3600}, GPU, marks=pytest.mark.heavy),
+        pytest.param("maintenance", {"notice_s": 60}, GPU),
+        pytest.param("upcoming_maintenance", {"in_s": 3600}, GPU),
         ("preempt", {"notice_s": 30}, SPOT),
     ],
 )
@@ -75,6 +76,7 @@ def test_vm_lost_with_notice_is_replaced_free_of_charge(
     assert (Reason.PREEMPTION if fault == "preempt" else Reason.MAINTENANCE) in reasons
 
 
+@pytest.mark.heavy
 def test_vm_crash_without_notice_is_judged_by_its_system_event(lab: Lab) -> None:
     """Only Compute Engine's system-event log reports the cause; a sweep would only find that the VM is gone."""
     job_id = lab.scripted(workers=1, steps=MANY_STEPS)

@@ -67,6 +67,7 @@ def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(lab: Lab, t
     assert list(home.rglob("*")) == [], "gcloud and gsutil leave no files in the user's home"
 
 
+@pytest.mark.heavy
 def test_program_on_a_vm_reads_its_bucket_with_urllib_gsutil_and_gcloud(lab: Lab) -> None:
     program = """
         import subprocess, sys, urllib.request

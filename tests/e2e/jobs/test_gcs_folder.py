@@ -27,6 +27,7 @@ with open(os.path.join(folder, "model.txt"), "w") as out:
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 def test_custom_job_reads_and_saves_below_gcs(lab: Lab) -> None:
     wheel = wheel_of("gcsfuse_probe", {"probe/__init__.py": "", "probe/task.py": textwrap.dedent(TASK)})

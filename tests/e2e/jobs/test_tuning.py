@@ -50,6 +50,7 @@ def wait_until_released(lab: Lab, job_id: str) -> Tuning:
     return tuning_of(lab.state(job_id).job)
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(300)
 def test_tuning_job_stores_the_metrics_of_its_trials(lab: Lab) -> None:
     job_id = submit_tuning_job(lab)

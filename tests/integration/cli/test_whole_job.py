@@ -81,6 +81,7 @@ def test_prices_are_fetched_and_listed_on_the_local_stack(stack: LocalStack) -> 
     assert listed, "no machine has a price"
 
 
+@pytest.mark.heavy
 def test_job_is_followed_and_shown_like_in_gcloud(stack: LocalStack, package: Path) -> None:
     job_id = f"cli_{uuid.uuid4().hex[:8]}"
     result = submit(stack, job_id, package, "200x200", workers=1)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from ml_goodput_measurement.src.goodput import GoodputRecorder
 
 from tests.support.jobs import CHIEF, WORKER_0, a_job, at, ready
 from trainmaster.cli.recorded_goodput import read_recorded_goodput
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.errors import PermanentError
+
+if TYPE_CHECKING:
+    from ml_goodput_measurement.src.goodput import GoodputRecorder
 
 LOG = "projects/p/logs/goodput"
 STEP_S = 10.0
@@ -51,6 +53,8 @@ def record_start(recorder: GoodputRecorder, now: datetime) -> None:
 
 def history(log: Log, random: Random) -> tuple[Job, float]:
     """Record a job with losses; return it, and the share of its time in which steps were taken that count."""
+    from ml_goodput_measurement.src.goodput import GoodputRecorder  # imports scientific libraries: a few seconds
+
     recorder = GoodputRecorder("run", "goodput", logging_enabled=True, cloud_logger=log)
     now, done, steps = at(0), 0, random.randint(60, 120)
     for _ in range(random.randint(0, 3)):

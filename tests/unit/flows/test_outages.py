@@ -20,7 +20,7 @@ from trainmaster.core.reporting.explain import next_steps, shown_entries
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.commit.record import record
 from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.ports import NotCreated
+from trainmaster.ports import NotCreated, ZonesUnreachableError
 
 ZONES: Final = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
 CALLS: Final = ("list_vms", "list_all", "create", "delete", "write_directive", "last_heartbeat")
@@ -43,6 +43,16 @@ def failing(error: type[Exception], *calls: str) -> Outage:
             patch.setattr(fleet, call, fail)
 
     return begin
+
+
+def without_nodes(patch: pytest.MonkeyPatch, fleet: MemoryFleet) -> None:
+    """Cloud TPU answers nothing: its nodes are left out of the list of all jobs' VMs."""
+
+    def list_vms(*_: Any, **__: Any) -> Any:
+        raise ZonesUnreachableError((), ZONES[:1])
+
+    patch.setattr(fleet, "list_vms", list_vms)
+    patch.setattr(fleet, "list_all", lambda *_: ())
 
 
 OUTAGES: Final[Mapping[str, Outage]] = {
@@ -105,6 +115,7 @@ def test_nothing_is_left_of_a_job_that_is_cancelled_in_an_outage(
         (OUTAGES["a zone"], "Google cannot reach us-central1-a: changes of this job's VMs wait until that ends."),
         (OUTAGES["list_all is refused"], f"{REFUSED}: changes"),
         (OUTAGES["list_vms is refused"], f"{REFUSED}: changes"),
+        (without_nodes, "Google cannot reach us-central1-a: changes of this job's VMs wait until that ends."),
     ],
 )
 def test_why_of_a_running_job_says_once_an_hour_that_its_vms_are_out_of_reach(

@@ -197,6 +197,8 @@ class _Delivery:
             return _Next.ROUND
         if job.zone in unreachable:
             steps = steps.without_missing()
+            if job.started_at is not None:
+                record_out_of_reach(job.job_id, f"Google cannot reach {job.zone}", self.deps)
         steps = suspend_timeouts(steps, state, vms, fleet_deps, now, self.heartbeats)
         if steps.is_quiet and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
