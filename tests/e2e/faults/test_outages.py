@@ -1,54 +1,92 @@
-"""Outages of Compute Engine while a job runs: no VM is replaced, and the job goes on afterwards."""
+"""Outages of Google Cloud on a realistic stack while jobs run: no VM is replaced, and the jobs go on afterwards."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.conftest import MANY_STEPS, Lab
+from tests.e2e.conftest import MANY_STEPS, Lab, lab_on
+from tests.e2e.jobs.test_tpu import ONE_HOST, ONE_SLICE, TpuFleetInZones, TpuLab
+from tests.support.stack import local_stack
 from trainmaster.core.decisions import Reason
-from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.gcp.vm_defaults import VmDefaults
+from trainmaster_emulators.process.state import StackConfig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(900)]
-
-WORKER_0 = ReplicaId(TaskType.WORKER, 0)
 OUTAGE_S = float(os.environ.get("TRAINMASTER_TEST_OUTAGE_S", "10"))
-"""The environment variable allows longer manual tests."""
+"""The environment variable allows longer manual tests, with `-s`, which shows what users read meanwhile."""
 
+pytestmark = [pytest.mark.e2e, pytest.mark.heavy, pytest.mark.timeout(900 + 5 * OUTAGE_S)]
 
-OUTAGES: tuple[dict[str, object], ...] = (
+COMPUTE_OUTAGES: tuple[dict[str, object], ...] = (
     {"unreachable_zones": [f"us-central1-{letter}" for letter in "abcdef"], "strict_lists": True},
     {"disabled_apis": ["compute"]},
     {"refused_calls": ["set_metadata"]},
 )
+TPU_OUTAGE: dict[str, object] = {"disabled_apis": ["tpu"]}
+
+
+@pytest.fixture(scope="module")
+def tpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TpuLab]:
+    folder = tmp_path_factory.mktemp("realistic")
+    with local_stack(folder / "stack", StackConfig(realistic=True)) as stack, lab_on(stack, folder) as lab:
+        endpoint = stack.environment["TRAINMASTER_TPU_ENDPOINT"]
+        fleet = TpuFleetInZones(VmDefaults(stack.state.config.project), endpoint=endpoint)
+        yield TpuLab(stack, lab.store, fleet, lab.objects, lab.bus, folder)
 
 
 def restart_in_an_outage(lab: Lab, job_id: str, outage: dict[str, object]) -> None:
-    """Kill the worker's program during the outage. All VMs run on, and no directive reaches them until it ends."""
+    """Kill one program during the outage. All VMs run on, and no directive reaches them until it ends."""
     before = {vm.name: vm.instance_id for vm in lab.fleet.list_vms(job_id)}
-    worker, ended_round = lab.vm(job_id, WORKER_0).name, lab.state(job_id).job.round.number
-    lab.until(lambda: lab.faults.processes(worker)["program"], 30)
+    last, started = max(before), order(lab, job_id)
+    lab.until(lambda: lab.faults.processes(last)["program"], 30)
     lab.faults.change(**outage)
     try:
-        lab.faults.kill_program(worker)
-        lab.until(lambda: lab.state(job_id).job.round.number > ended_round, 30)
+        lab.faults.kill_program(last)
+        lab.until(lambda: order(lab, job_id) > started, 30)
         time.sleep(OUTAGE_S)
+        for words in (["why", job_id], ["doctor"]):
+            print(f"\n{outage}: trainmaster {words[0]}\n{lab.stack.run('trainmaster', *words).stdout[-2_000:]}")
         assert all(lab.faults.processes(name)["init"] for name in before)
-        assert lab.state(job_id).job.round.is_held
+        assert not is_everything_running(lab, job_id)
     finally:
         lab.faults.clear()
-    lab.until(lambda: not lab.state(job_id).job.round.is_held, 90)
+    lab.until(lambda: is_everything_running(lab, job_id), 90)
     assert {vm.name: vm.instance_id for vm in lab.fleet.list_vms(job_id)} == before
 
 
-def test_program_killed_in_an_outage_restarts_in_its_vm_when_calls_succeed_again(lab: Lab) -> None:
-    job_id = lab.scripted(workers=1, steps=MANY_STEPS)
-    lab.wait(job_id, "RUNNING")
-    for outage in OUTAGES:
-        restart_in_an_outage(lab, job_id, outage)
-    assert Reason.OUT_OF_REACH in {entry.decision.reason for entry in lab.store.ledger(job_id)}
+def order(lab: Lab, job_id: str) -> tuple[int, int]:
+    """Return the numbers of the round of a gang, and of the incarnation of a slice that is alone."""
+    state = lab.state(job_id)
+    return state.job.round.number, max(replica.incarnation for replica in state.replicas)
+
+
+def is_everything_running(lab: Lab, job_id: str) -> bool:
+    state = lab.state(job_id)
+    return not state.job.round.is_held and all(replica.state == "RUNNING" for replica in state.replicas)
+
+
+def check_success(lab: Lab, job_id: str) -> None:
+    assert Reason.OUT_OF_REACH in {entry.decision.reason for entry in lab.store.ledger(job_id)}, lab.story(job_id)
     lab.finish(job_id)
     state = lab.wait_for_success(job_id, 120)
-    assert (state.job.attempt, [replica.replaced for replica in state.replicas]) == (1, [0, 0])
+    assert state.job.attempt == 1
+    assert not any(replica.replaced for replica in state.replicas)
+
+
+def test_program_killed_in_an_outage_restarts_in_its_vm_when_calls_succeed_again(tpus: TpuLab) -> None:
+    with lab_on(tpus.stack, tpus.packages) as lab:
+        job_id = lab.scripted(workers=1, steps=MANY_STEPS)
+        lab.wait(job_id, "RUNNING", 300)
+        for outage in COMPUTE_OUTAGES:
+            restart_in_an_outage(lab, job_id, outage)
+        check_success(lab, job_id)
+
+
+def test_slice_runs_on_while_cloud_tpu_is_out_of_reach(tpus: TpuLab) -> None:
+    job_id = tpus.scripted_on_slice(MANY_STEPS, ONE_SLICE.__class__(ONE_SLICE.task_type, 1, "", tpu=ONE_HOST))
+    tpus.wait(job_id, "RUNNING", 300)
+    restart_in_an_outage(tpus, job_id, TPU_OUTAGE)
+    check_success(tpus, job_id)
