@@ -74,6 +74,7 @@ from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
 from trainmaster.agent.shutdown.self_delete import SelfDelete
 from trainmaster.agent.utilization.monitor import configured_monitor, point_writer
+from trainmaster.agent.utilization.surroundings import watched_machine
 from trainmaster.agent.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         setup.gcs,
         progress if monitor else None,
         monitor.finish_interval if monitor else None,
+        store=storage.store_text,
     )
     channel = None
     if config.channel is not None:
@@ -158,6 +160,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         launcher=launcher,
         console=console,
         channel=channel,
+        machine=watched_machine(environ),
     ).run()
     return 0
 

@@ -135,6 +135,8 @@ class VmConfig:
     """As in the job file: `auto`, `one` or `each`."""
     save_on_notice: str = "replica"
     """As in the job file: `gang`, `replica` or `off`."""
+    still_s: float | None = None
+    """Shortest time for which a program must be still to be ended; None: it is not."""
     channel: ChannelConfig | None = None
     """None: no peer channel, as for jobs that an earlier release accepted."""
 
@@ -187,6 +189,7 @@ class VmConfig:
             independent=bool(stored.get("independent")),
             tracking_run=stored.get("tracking_run") or "auto",
             save_on_notice=stored.get("save_on_notice") or "replica",
+            still_s=stored.get("still_s"),
             channel=ChannelConfig.parse(stored["channel"]) if stored.get("channel") else None,
         )
 

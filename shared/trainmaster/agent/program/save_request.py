@@ -17,6 +17,7 @@ from trainmaster.agent.program.process_table import process_ids
 
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
 
 FILE_VARIABLE = "TRAINMASTER_NOTICE_FILE"
 FOLDER_IN_CONTAINER = "/var/run/trainmaster-notice"
@@ -75,6 +76,13 @@ class SaveRequest:
                 sent += 1
         return sent
 
+    def processes(self, root: int | None) -> list[int]:
+        """Return all processes of the program, each before its children. `root`: as in `find_catchers`."""
+        if root is None:
+            return walk(self._roots_in_container(), lambda _: False)
+        mark = "=".join(*self.variables(in_container=False).items())
+        return walk({root, *(pid for pid in process_ids() if _has_mark(pid, mark))}, lambda _: False)
+
     def _roots_in_container(self) -> set[int]:
         """Return the container's processes. Those of the engine itself have the variable too, but run outside."""
         mark, outside = "=".join(*self.variables(in_container=True).items()), _namespace(os.getpid())
@@ -83,19 +91,33 @@ class SaveRequest:
 
 def find_catchers(roots: set[int], number: int) -> list[int]:
     """Return the topmost process of each branch that catches the signal, among `roots` and their descendants."""
+    catchers: dict[int, bool] = {}
+
+    def is_last(pid: int) -> bool:
+        catchers[pid] = is_catcher(pid, number)
+        return catchers[pid]
+
+    return [pid for pid in walk(roots, is_last) if catchers[pid]]
+
+
+def walk(roots: set[int], is_last: Callable[[int], bool]) -> list[int]:
+    """Return `roots` and their descendants, each process before its children. `is_last`: skip those below it."""
     parents = {pid: _parent(pid) for pid in process_ids()}
     children: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         children.setdefault(parent, []).append(pid)
     found: list[int] = []
-    pending = [root for root in roots if parents.get(root) not in roots]
+    pending = [root for root in roots if root in parents and parents[root] not in roots]
     while pending:
-        pid = pending.pop()
-        if _catches(pid, number) and not _is_launcher(pid):
-            found.append(pid)
-        else:
-            pending.extend(children.pop(pid, ()))
+        found.append(pending.pop())
+        if not is_last(found[-1]):
+            pending.extend(children.pop(found[-1], ()))
     return found
+
+
+def is_catcher(pid: int, number: int) -> bool:
+    """Return whether the process catches the signal, and is no launcher."""
+    return _catches(pid, number) and not _is_launcher(pid)
 
 
 def _parent(pid: int) -> int:
