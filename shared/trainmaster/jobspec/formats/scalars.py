@@ -38,18 +38,18 @@ def duration(least_s: int, example_s: int, words: Iterable[StrEnum] = ()) -> Bef
     `words`: what may stand there instead, in any case.
     """
     by_name = {word.value: word for word in words}
+    pattern = f"^({'|'.join((*by_name, _DURATION.pattern))})$" if by_name else f"^{_DURATION.pattern}$"
 
     def parse(value: object) -> int | StrEnum | None:
-        if isinstance(value, str) and value.lower() in by_name:
-            return by_name[value.lower()]
+        word = _unquoted_off(value, by_name)
+        if isinstance(word, str) and word.lower() in by_name:
+            return by_name[word.lower()]
         duration_s = _parse_duration(value, " or ".join(("", *by_name)))
         if duration_s is not None and not least_s <= duration_s <= TIME_S_MAX:
             reject(f"must be from {least_s}s to {TIME_S_MAX}s, not {value}", f"{example_s}s")
         return duration_s
 
-    return BeforeValidator(
-        parse, json_schema_input_type=Annotated[str, Field(pattern=f"^({'|'.join((*by_name, _DURATION.pattern))})$")]
-    )
+    return BeforeValidator(parse, json_schema_input_type=Annotated[str, Field(pattern=pattern)])
 
 
 def one_of(choices: Iterable[StrEnum]) -> BeforeValidator:
@@ -72,7 +72,13 @@ def one_name_of(names: Iterable[str]) -> BeforeValidator:
     return BeforeValidator(lambda value: _match_name(value, known))
 
 
+def _unquoted_off(value: object, known: Iterable[str]) -> object:
+    """Return the name that YAML reads as false, where it is one of the names."""
+    return next((name for name in known if value is False and name.lower() == "off"), value)
+
+
 def _match_name(value: object, known: Iterable[str]) -> str | None:
+    value = _unquoted_off(value, known)
     if value is None or value == "":
         return None
     name = value.upper().replace("-", "_") if isinstance(value, str) else ""
