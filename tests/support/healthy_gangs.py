@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trainmaster.agent.control.stillness import SAMPLE_S, ProcessUse, Sample, Stillness
+from trainmaster.agent.control.stillness import SAMPLE_S, Sample, Stillness
+from trainmaster.agent.program.process_table import ProcessUse
 
 LEAST_S = 600.0
 MINUTE, HOUR = 60.0, 3600.0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trainmaster.agent.channel.peer_channel import PeerChannel
     from trainmaster.agent.control.launcher import Launcher, RunningProgram
     from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.control.stall_watch import MachineUse
+    from trainmaster.agent.control.stall_watch import Surroundings
     from trainmaster.agent.model.inbox import Inbox
     from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
     from trainmaster.agent.reporting.events import EventReporter
@@ -52,7 +52,7 @@ class Agent:
         launcher: Launcher,
         console: Console,
         channel: PeerChannel | None = None,
-        machine: MachineUse | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         config = identity.config
         self._config = config
@@ -73,7 +73,7 @@ class Agent:
             is_gang=config.saves_together,
         )
         self._saving = Saving(config, inbox, console, launcher, run_state, channel, enter=self._enter_saving)
-        self._stall_watch = StallWatch(identity, inbox, console, launcher, channel, machine)
+        self._stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
         self._start_delay = StartDelay(config)
         self._state = AgentState.IDLE
         self._program: RunningProgram | None = None

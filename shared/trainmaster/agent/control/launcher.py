@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.control.stillness import ProcessUse
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER
 from trainmaster.agent.program import jax_cluster
@@ -26,7 +25,7 @@ from trainmaster.agent.program.environment import (
     platform_variables,
     program_package,
 )
-from trainmaster.agent.program.process_table import kill_marked, marked, use_of
+from trainmaster.agent.program.process_table import kill_marked, marked, process_uses
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.save_request import FOLDER_IN_CONTAINER as NOTICE_FOLDER
 from trainmaster.agent.program.save_request import SaveRequest, is_catcher
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from trainmaster.agent.model.results import ProgramExit
     from trainmaster.agent.model.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
     from trainmaster.agent.program.container_engine import ContainerEngine
+    from trainmaster.agent.program.process_table import ProcessUse
     from trainmaster.agent.progress.collector import ProgressCollector
     from trainmaster.agent.setup.gcs_mount import GcsMount
     from trainmaster.agent.workspace import Workspace
@@ -147,10 +147,9 @@ class Launcher:
             program_exit, measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0)
         )
 
-    def process_use(self) -> dict[int, ProcessUse]:
+    def process_uses(self) -> dict[int, ProcessUse]:
         """Return what each process of the program has used. May be called from any thread."""
-        uses = use_of(self._save_request.processes(self._root)) if self._program is not None else {}
-        return {pid: ProcessUse(*use) for pid, use in uses.items()}
+        return process_uses(self._save_request.processes(self._root)) if self.is_running else {}
 
     def end_stalled(self, key: IncarnationKey, program: RunningProgram, grace_s: float) -> None:
         """End a program that hangs. It takes seconds, so call it on a thread.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainmaster.agent.control.stillness import SAMPLE_S, Sample, Stillness
 
@@ -37,16 +37,11 @@ ASK_S = 2.0
 ASK_AGAIN_S = 60.0
 
 
-class MachineUse:
-    """What the machine does outside the program's processes: of a machine that several VMs share, nothing is known."""
+class Surroundings(NamedTuple):
+    """What the machine does outside the program's processes: its traffic, and whether a GPU may work."""
 
-    def traffic(self) -> int | None:
-        """Return the bytes sent and received since the machine started."""
-        return None
-
-    def has_busy_gpu(self) -> bool:
-        """Return whether a GPU works, or may work."""
-        return False
+    traffic: Callable[[], int | None] = lambda: None
+    has_busy_gpu: Callable[[], bool] = lambda: False
 
 
 class StallWatch:
@@ -59,7 +54,7 @@ class StallWatch:
         console: Console,
         launcher: Launcher,
         channel: PeerChannel | None = None,
-        machine: MachineUse | None = None,
+        machine: Surroundings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         is_watched = identity.host is None or identity.host.number == 0
@@ -70,7 +65,7 @@ class StallWatch:
         self._console = console
         self._launcher = launcher
         self._channel = channel
-        self._machine = machine or MachineUse()
+        self._machine = machine or Surroundings()
         self._clock = clock
         self._watched: IncarnationKey | None = None
         self._program: RunningProgram | None = None
@@ -123,11 +118,8 @@ class StallWatch:
     def _sample(self, key: IncarnationKey, program: RunningProgram, stillness: Stillness) -> None:
         """Observe the program until it ends, in a thread of its own."""
         while key == self._watched:
-            processes = self._launcher.process_use()
-            stillness.observe(
-                Sample(self._clock(), program.printed_at, processes, self._machine.traffic()),
-                self._machine.has_busy_gpu,
-            )
+            uses, traffic = self._launcher.process_uses(), self._machine.traffic()
+            stillness.observe(Sample(self._clock(), program.printed_at, uses, traffic), self._machine.has_busy_gpu)
             if stillness.is_still:
                 self._inbox.post(self._on_still, key)
             time.sleep(min(SAMPLE_S, stillness.limit_s / 4))

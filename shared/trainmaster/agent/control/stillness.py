@@ -7,10 +7,12 @@ computes, compiles, reads, writes or saves is not still, however long it prints 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from trainmaster.agent.program.process_table import ProcessUse
 
 SAMPLE_S = 10.0
 CPU_SHARE = 0.02
@@ -21,14 +23,6 @@ service that a program polls every 40 seconds has more."""
 NETWORK_NOISE_S = 16_384.0
 """Bytes per second that the agent, the guest agent and the heartbeats of runtimes send and receive, with a margin."""
 QUIET_FACTOR = 3
-
-
-class ProcessUse(NamedTuple):
-    """What one process has used since its start."""
-
-    cpu_s: float
-    moved: int
-    """Bytes that it has read and written."""
 
 
 @dataclass(frozen=True)

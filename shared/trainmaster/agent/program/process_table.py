@@ -7,10 +7,10 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
 
@@ -77,27 +77,67 @@ def marked(work: Path) -> list[int]:
     return [pid for pid in process_ids() if _is_marked(pid, mark)]
 
 
-def use_of(pids: Iterable[int]) -> dict[int, tuple[float, int]]:
-    """Return the CPU seconds of each running process and its ended children, and the bytes that they read and wrote.
+class ProcessUse(NamedTuple):
+    """CPU seconds of a process and its ended children, and the bytes that they read and wrote.
 
-    Bytes count whether they are of files, pipes or disks. Those of sockets count only where the program uses read and
-    write; the machine's own counters have the rest. Source: Documentation/filesystems/proc.rst.
+    Bytes of sockets count only where the program uses read and write, as OpenSSL does; the counters of the machine have
+    the rest. Source: Documentation/filesystems/proc.rst.
     """
+
+    cpu_s: float
+    moved: int
+
+
+def process_uses(pids: Iterable[int]) -> dict[int, ProcessUse]:
     uses = {}
     for pid in pids:
         try:
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-            lines = Path(f"/proc/{pid}/io").read_text(encoding="ascii").split()
+            counts = Path(f"/proc/{pid}/io").read_text(encoding="ascii").split()[1::2]
         except OSError:  # it has ended
             continue
-        names = dict(zip(lines[::2], lines[1::2]))
-        moved = sum(int(names[name]) for name in ("rchar:", "wchar:", "read_bytes:", "write_bytes:"))
-        uses[pid] = (sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK"), moved)
+        rchar, wchar, _, _, read_bytes, write_bytes, *_ = map(int, counts)
+        cpu_s = sum(int(ticks) for ticks in read_stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
+        uses[pid] = ProcessUse(cpu_s, rchar + wchar + read_bytes + write_bytes)
     return uses
 
 
-def process_ids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+def read_stat(pid: int, proc: Path = Path("/proc")) -> list[bytes]:
+    """Return the fields of /proc/PID/stat after the command: state, parent, …; none if the process has ended.
+
+    The command may contain spaces and parentheses.
+    """
+    try:
+        return (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def descendants(
+    roots: Collection[int], stats: Mapping[int, Sequence[bytes]], is_last: Callable[[int], bool] = lambda _: False
+) -> list[int]:
+    """Return `roots` and what descends from them, each process before its children.
+
+    `stats`: of all processes (`read_stat`). `is_last`: skip those below this one.
+    """
+    children: dict[int, list[int]] = {}
+    for pid, fields in stats.items():
+        children.setdefault(int(fields[1]), []).append(pid)
+    found: list[int] = []
+    pending = [root for root in roots if root in stats and int(stats[root][1]) not in roots]
+    while pending:
+        found.append(pending.pop())
+        if not is_last(found[-1]):
+            pending += children.get(found[-1], ())
+    return found
+
+
+def read_stats(proc: Path = Path("/proc")) -> dict[int, list[bytes]]:
+    """Return `read_stat` of all processes."""
+    return {pid: fields for pid in process_ids(proc) if (fields := read_stat(pid, proc))}
+
+
+def process_ids(proc: Path = Path("/proc")) -> list[int]:
+    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
 
 
 def _is_marked(pid: int, mark: bytes) -> bool:

@@ -13,11 +13,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.program.process_table import process_ids
+from trainmaster.agent.program.process_table import descendants, process_ids, read_stats
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable
 
 FILE_VARIABLE = "TRAINMASTER_NOTICE_FILE"
 FOLDER_IN_CONTAINER = "/var/run/trainmaster-notice"
@@ -79,9 +78,9 @@ class SaveRequest:
     def processes(self, root: int | None) -> list[int]:
         """Return all processes of the program, each before its children. `root`: as in `find_catchers`."""
         if root is None:
-            return walk(self._roots_in_container(), lambda _: False)
+            return descendants(self._roots_in_container(), read_stats())
         mark = "=".join(*self.variables(in_container=False).items())
-        return walk({root, *(pid for pid in process_ids() if _has_mark(pid, mark))}, lambda _: False)
+        return descendants({root, *(pid for pid in process_ids() if _has_mark(pid, mark))}, read_stats())
 
     def _roots_in_container(self) -> set[int]:
         """Return the container's processes. Those of the engine itself have the variable too, but run outside."""
@@ -97,34 +96,12 @@ def find_catchers(roots: set[int], number: int) -> list[int]:
         catchers[pid] = is_catcher(pid, number)
         return catchers[pid]
 
-    return [pid for pid in walk(roots, is_last) if catchers[pid]]
-
-
-def walk(roots: set[int], is_last: Callable[[int], bool]) -> list[int]:
-    """Return `roots` and their descendants, each process before its children. `is_last`: skip those below it."""
-    parents = {pid: _parent(pid) for pid in process_ids()}
-    children: dict[int, list[int]] = {}
-    for pid, parent in parents.items():
-        children.setdefault(parent, []).append(pid)
-    found: list[int] = []
-    pending = [root for root in roots if root in parents and parents[root] not in roots]
-    while pending:
-        found.append(pending.pop())
-        if not is_last(found[-1]):
-            pending.extend(children.pop(found[-1], ()))
-    return found
+    return [pid for pid in descendants(roots, read_stats(), is_last) if catchers[pid]]
 
 
 def is_catcher(pid: int, number: int) -> bool:
     """Return whether the process catches the signal, and is no launcher."""
     return _catches(pid, number) and not _is_launcher(pid)
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _has_mark(pid: int, mark: str) -> bool:

@@ -12,9 +12,9 @@ import re
 import resource
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.program.process_table import read_stat
 from trainmaster.agent.program.tracebacks import format_frame, is_own
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def print_stacks(processes: Sequence[int], has_stacks: Callable[[int], bool]) ->
         _send(pid, signal.SIGCONT)
         count += 1
         last = time.monotonic() + STACK_S
-        while _runs(pid) and time.monotonic() < last:
+        while read_stat(pid)[:1] not in ([], [b"Z"], [b"X"]) and time.monotonic() < last:
             time.sleep(0.01)
     for pid in processes:
         _send(pid, signal.SIGCONT)
@@ -80,10 +80,3 @@ def innermost_frames(stacks: str, package: str) -> tuple[str, str]:
 def _send(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(OSError):
         os.kill(pid, number)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except (OSError, IndexError):
-        return False

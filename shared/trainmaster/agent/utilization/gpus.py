@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.program.devices import has_gpu
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -52,6 +54,10 @@ class Gpus:
             return []
         self._failures = 0
         return readings
+
+    def may_work(self) -> bool:
+        """Return whether a GPU is in use, or its use cannot be read."""
+        return has_gpu() and not ((readings := self.read()) and all(reading.utilization == 0 for reading in readings))
 
 
 def parse_readings(output: str) -> list[GpuReading]:

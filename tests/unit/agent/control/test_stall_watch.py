@@ -32,6 +32,7 @@ class Gang:
             watch.start(ROUND, cast("Any", SimpleNamespace(printed_at=0.0, stalled_frames=lambda: ("f", "o"))))
 
     def _watch(self, number: int, *, has_channel: bool, **config: Any) -> StallWatch:
+        launcher: Any = SimpleNamespace(end_stalled=lambda *_: self.ended.append(number))
         channel = SimpleNamespace(
             number=number, on=self.handlers[number].__setitem__, ask=lambda *asked: self._ask(number, *asked)
         )
@@ -39,7 +40,6 @@ class Gang:
             start_thread=lambda work: work() if work.func is launcher.end_stalled else None,
             post_later=lambda *_: None,
         )
-        launcher = SimpleNamespace(end_stalled=lambda *_: self.ended.append(number))
         console = SimpleNamespace(log=lambda _: None)
         parts = cast("tuple[Any, Any, Any]", (inbox, console, launcher))
         return StallWatch(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.healthy_gangs import HANGS, KINDS, false_alarm, found_after_s, seeded
-from trainmaster.agent.control.stillness import ProcessUse, Sample, Stillness, has_worked
+from trainmaster.agent.control.stillness import Sample, Stillness, has_worked
+from trainmaster.agent.program.process_table import ProcessUse
 
 BEFORE = Sample(100.0, 50.0, {7: ProcessUse(3.0, 10_000), 8: ProcessUse(1.0, 0)}, 1_000_000)
 

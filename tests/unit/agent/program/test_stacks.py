@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.agent.program.process_table import use_of
+from trainmaster.agent.program.process_table import process_uses
 from trainmaster.agent.program.save_request import SaveRequest, is_catcher
 from trainmaster.agent.program.stacks import find_stacks, innermost_frames, print_stacks
 from trainmaster.agent.program.tracebacks import parse_traceback
@@ -63,7 +63,7 @@ def ended_with_stacks(code: str, tmp_path: Path, *, is_stopped: bool = False) ->
         os.kill(program.pid, signal.SIGSTOP)
     begun = time.monotonic()
     processes = request.processes(program.pid)
-    assert use_of(processes).keys() == set(processes)
+    assert process_uses(processes).keys() == set(processes)
     print_stacks(processes, lambda pid: is_catcher(pid, signal.SIGABRT))
     took_s = time.monotonic() - begun
     assert program.wait(10) == -signal.SIGABRT

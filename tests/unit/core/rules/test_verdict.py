@@ -30,6 +30,9 @@ OWN: Final = "trainer/task.py:7 in main"
 BUG: Final = ProgramError("ValueError", "bad batch", OWN, OWN)
 PEER_LOSS: Final = ProgramError("UnavailableError", "Socket closed", "ops.py:1 in f")
 MEMBERS: Final = (CHIEF, WORKER_0, WORKER_1)
+STEP: Final = "trainer/task.py:9 in step"
+DATA: Final = "trainer/data.py:41 in batches"
+ALL_STILL: Final = "all 3 replicas were still for 10 minutes"
 CHIEF_KEY: Final = a_replica(CHIEF).key
 
 
@@ -428,15 +431,15 @@ def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
     ("errors", "text"),
     [
         (
-            [(STILL, "trainer/task.py:9 in step"), (STILL, "trainer/data.py:41 in batches"), (STILL, "trainer/task.py:9 in step")],
-            "all 3 replicas were still for 10 minutes: worker 0 in call (trainer/data.py:41), "
-            "the others in call (trainer/task.py:9)",
+            [(STILL, STEP), (STILL, DATA), (STILL, STEP)],
+            ALL_STILL + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
         ),
-        ([(STILL, "trainer/task.py:9 in step")] * 2, "all 3 replicas were still for 10 minutes: all in call (trainer/task.py:9)"),
-        ([(STILL, "")], "all 3 replicas were still for 10 minutes"),
+        ([(STILL, STEP)] * 2, ALL_STILL + ": all in call (trainer/task.py:9)"),
+        ([(STILL, "")], ALL_STILL),
         (
-            [("Silent", "trainer/data.py:41 in batches"), (PEER_SILENT, "trainer/task.py:9 in step")],
-            "chief 0 printed nothing for 60 s: chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
+            [("Silent", DATA), (PEER_SILENT, STEP)],
+            "chief 0 printed nothing for 60 s: chief 0 in call (trainer/data.py:41), "
+            + "worker 0 in call (trainer/task.py:9)",
         ),
         ([("Silent", ""), ("Silent", "")], "several members printed nothing for 60 s"),
     ],
