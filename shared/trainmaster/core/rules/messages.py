@@ -59,7 +59,7 @@ def exit_outcome(event: ReplicaExited) -> str:
     if event.cause is ExitCause.VM_RESTARTED:
         return "was interrupted by a reboot of its VM"
     if event.cause is ExitCause.STALLED:
-        return f"was ended because it {stall_reason(event)}"
+        return f"was ended because {stall_reason(event)}"
     if event.out_of_memory:
         return f"ran out of memory ({exit_status(event)})"
     if event.signal is not None:
@@ -69,22 +69,23 @@ def exit_outcome(event: ReplicaExited) -> str:
 
 
 def stall_reason(event: ReplicaExited) -> str:
-    """Return why the agent ended the program: the rest of a sentence. Agents of an earlier release do not report it."""
-    if event.error is None or event.error.type == PEER_SILENT:
-        return "printed nothing for the job's stallTimeout"
-    return f"was {event.error.message}" if event.error.type == STILL else event.error.message
+    """Return why the agent ended the program, as a clause. Agents of an earlier release do not report it."""
+    error = event.error
+    if error is None:
+        return "it printed nothing for the job's stallTimeout"
+    return {STILL: f"it was {error.message}", PEER_SILENT: error.message}.get(error.type, f"it {error.message}")
 
 
 def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
     """Return which members stalled, and where they hung. `ends`: of the round, the first one first."""
-    stalls = [end for end in ends if end.cause is ExitCause.STALLED]
+    stalls = [*{end.subject.replica_id: end for end in reversed(ends) if end.cause is ExitCause.STALLED}.values()][::-1]
     sources = [end for end in stalls if end.error is None or end.error.type != PEER_SILENT] or stalls
     first = sources[0]
     if first.error is not None and first.error.type == STILL:
         text = f"all {members} replicas were {first.error.message}"
     else:
         who = first.subject.replica_id.words if len(sources) == 1 else "several members"
-        text = f"{who} {stall_reason(first)}"
+        text = re.sub("^it ", f"{who} ", stall_reason(first))
     return f"{text}: {places}" if (places := _places(stalls)) else text
 
 
@@ -119,7 +120,7 @@ def replica_failed(event: ReplicaExited) -> str:
     elif event.cause is ExitCause.VM_RESTARTED:
         message = f"{who} was interrupted by reboots of its VM."
     elif event.cause is ExitCause.STALLED:
-        message = f"{who} was ended because it {stall_reason(event)}."
+        message = f"{who} was ended because {stall_reason(event)}."
     else:
         message = f"{who} exited with a non-zero status of {exit_status(event)}."
     tail = event.tail.strip()
