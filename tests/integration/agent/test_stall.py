@@ -66,6 +66,25 @@ def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_s
     cloud.wait_for("stacks", lambda _: b"task.py" in cloud.objects.get(f"gs://b/jobs/1/stacks/1-1-{NAME}.txt", b""))
 
 
+@pytest.mark.parametrize(
+    "work",
+    [
+        "while time.monotonic() < end: sum(range(20_000)); time.sleep(0.02)",
+        "while time.monotonic() < end: open('/dev/null', 'w').write('x' * 1000) and time.sleep(0.4)",
+        "os.fork() and os.wait() or [sum(range(20_000)) for _ in iter(lambda: time.monotonic() < end, False)]",
+        "while time.monotonic() < end: subprocess.run(['sleep', '0.3'])",
+    ],
+    ids=["computes now and then", "writes a little", "computes in a child", "starts other programs"],
+)
+def test_silent_program_that_works_is_never_still(cloud: Cloud, vm: Vm, work: str) -> None:
+    vm.configure(still_s=2)
+    vm.program(f"import os, subprocess, time\nend = time.monotonic() + 9\n{work}")
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"]) == ("process", 0)
+
+
 def test_program_that_prints_no_stacks_has_time_to_end_itself(cloud: Cloud, vm: Vm) -> None:
     vm.configure(stall_timeout_s=3, variables={"PYTHONFAULTHANDLER": ""})
     vm.program(HANGS.format(first="import sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))"))

@@ -20,6 +20,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainmaster.agent.control.stillness import SAMPLE_S, Sample, Stillness
+from trainmaster.agent.program.environment import program_package
+from trainmaster.agent.program.stacks import innermost_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +62,7 @@ class StallWatch:
         is_watched = identity.host is None or identity.host.number == 0
         self._timeout_s = identity.config.stall_timeout_s if is_watched else None
         self._still_s = identity.config.still_s
+        self._package = program_package(identity.config)
         self._grace_s = identity.config.grace_s
         self._inbox = inbox
         self._console = console
@@ -97,7 +100,8 @@ class StallWatch:
 
     def explain(self, program_exit: ProgramExit) -> ProgramExit:
         """Return the exit of the program that had stalled, with where it hung."""
-        frame, own_frame = self._program.stalled_frames() if self._program is not None else ("", "")
+        stacks = self._program.stacks() if self._program is not None else ""
+        frame, own_frame = innermost_frames(stacks, self._package)
         error = {"type": self._reason[0], "message": self._reason[1], "frame": frame, "own_frame": own_frame}
         return replace(program_exit, cause="stalled", error=error)
 
@@ -136,12 +140,12 @@ class StallWatch:
 
     def _end_if_all_still(self, key: IncarnationKey, silent: Sequence[int]) -> None:
         if key == self._watched and self._is_still and not silent and self._stillness is not None:
-            self._end_all(key, "Still", _still_for(self._stillness.still_s))
+            self._end_all(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes")
 
     def _on_stalled(self, datagram: Datagram) -> None:
         """End the program with those of the others. With `auto`, only this agent's own evidence counts."""
         if datagram.key == self._watched and self._stillness is not None and self._is_still:
-            self._end(datagram.key, "Still", _still_for(self._stillness.still_s))
+            self._end(datagram.key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes")
         elif datagram.key == self._watched and self._timeout_s is not None:
             self._end(datagram.key, "PeerSilent", "another member printed nothing (stallTimeout)")
 
@@ -155,7 +159,3 @@ class StallWatch:
         self._console.log(f"The program has stalled: {message}. Its stacks follow, then its end.")
         if self._program is not None:
             self._inbox.start_thread(functools.partial(self._launcher.end_stalled, key, self._program, self._grace_s))
-
-
-def _still_for(still_s: float) -> str:
-    return f"still for {still_s / 60:.0f} minutes" if still_s >= 120 else f"still for {still_s:.0f} s"  # noqa: PLR2004

@@ -84,9 +84,6 @@ class ContainerProgram:
     def stacks(self) -> str:
         return self._cli.stacks()
 
-    def stalled_frames(self) -> tuple[str, str]:
-        return self._cli.stalled_frames()
-
     def last_lines(self) -> str:
         return self._cli.last_lines()
 

@@ -74,7 +74,7 @@ def kill_marked(work: Path) -> int:
 def marked(work: Path) -> list[int]:
     """Return the running processes that an agent on this VM started."""
     mark = f"{MARK}={work}".encode()
-    return [pid for pid in process_ids() if _is_marked(pid, mark)]
+    return [pid for pid in process_ids() if is_marked(pid, mark)]
 
 
 class ProcessUse(NamedTuple):
@@ -140,7 +140,7 @@ def process_ids(proc: Path = Path("/proc")) -> list[int]:
     return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
 
 
-def _is_marked(pid: int, mark: bytes) -> bool:
+def is_marked(pid: int, mark: bytes) -> bool:
     if pid == os.getpid():
         return False
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from trainmaster.agent.model.results import TAIL_CHARS, ProgramExit
 from trainmaster.agent.program.output import Tail, whole_lines
 from trainmaster.agent.program.process_table import MARK, kill_marked, out_of_memory, read_oom_kill_counts
-from trainmaster.agent.program.stacks import find_stacks, innermost_frames
+from trainmaster.agent.program.stacks import find_stacks
 from trainmaster.agent.program.tracebacks import parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
 
@@ -78,10 +78,6 @@ class Program:
     def stacks(self) -> str:
         """Return the stacks that the program's processes printed before they were ended; empty if there are none."""
         return next((stacks for _, tail in self._streams if (stacks := find_stacks(tail.text()))), "")
-
-    def stalled_frames(self) -> tuple[str, str]:
-        """Return where the program hung, as `innermost_frames` does."""
-        return innermost_frames(self.stacks(), self._package)
 
     def last_lines(self) -> str:
         """Return the end of the output, in whole lines."""

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.program.process_table import descendants, process_ids, read_stats
+from trainmaster.agent.program.process_table import descendants, is_marked, process_ids, read_stats
 
 if TYPE_CHECKING:
     import signal
@@ -80,35 +80,23 @@ class SaveRequest:
         if root is None:
             return descendants(self._roots_in_container(), read_stats())
         mark = "=".join(*self.variables(in_container=False).items())
-        return descendants({root, *(pid for pid in process_ids() if _has_mark(pid, mark))}, read_stats())
+        return descendants({root, *(pid for pid in process_ids() if is_marked(pid, mark.encode()))}, read_stats())
 
     def _roots_in_container(self) -> set[int]:
         """Return the container's processes. Those of the engine itself have the variable too, but run outside."""
         mark, outside = "=".join(*self.variables(in_container=True).items()), _namespace(os.getpid())
-        return {pid for pid in process_ids() if _has_mark(pid, mark) and _namespace(pid) != outside}
+        return {pid for pid in process_ids() if is_marked(pid, mark.encode()) and _namespace(pid) != outside}
 
 
 def find_catchers(roots: set[int], number: int) -> list[int]:
     """Return the topmost process of each branch that catches the signal, among `roots` and their descendants."""
-    catchers: dict[int, bool] = {}
-
-    def is_last(pid: int) -> bool:
-        catchers[pid] = is_catcher(pid, number)
-        return catchers[pid]
-
-    return [pid for pid in descendants(roots, read_stats(), is_last) if catchers[pid]]
+    found = descendants(roots, read_stats(), lambda pid: is_catcher(pid, number))
+    return [pid for pid in found if is_catcher(pid, number)]
 
 
 def is_catcher(pid: int, number: int) -> bool:
     """Return whether the process catches the signal, and is no launcher."""
     return _catches(pid, number) and not _is_launcher(pid)
-
-
-def _has_mark(pid: int, mark: str) -> bool:
-    try:
-        return pid != os.getpid() and mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def _namespace(pid: int) -> str:

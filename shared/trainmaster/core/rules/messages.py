@@ -70,10 +70,10 @@ def exit_outcome(event: ReplicaExited) -> str:
 
 def stall_reason(event: ReplicaExited) -> str:
     """Return why the agent ended the program, as a clause. Agents of an earlier release do not report it."""
-    error = event.error
-    if error is None:
+    if event.error is None:
         return "it printed nothing for the job's stallTimeout"
-    return {STILL: f"it was {error.message}", PEER_SILENT: error.message}.get(error.type, f"it {error.message}")
+    message = event.error.message.partition("\n")[0]
+    return {STILL: f"it was {message}", PEER_SILENT: message}.get(event.error.type, f"it {message}")
 
 
 def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
@@ -82,7 +82,8 @@ def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
     sources = [end for end in stalls if end.error is None or end.error.type != PEER_SILENT] or stalls
     first = sources[0]
     if first.error is not None and first.error.type == STILL:
-        text = f"all {members} replicas were {first.error.message}"
+        who = f"all {members} replicas were" if members > 1 else f"{first.subject.replica_id.words} was"
+        text = re.sub("^it was", who, stall_reason(first))
     else:
         who = first.subject.replica_id.words if len(sources) == 1 else "several members"
         text = re.sub("^it ", f"{who} ", stall_reason(first))

@@ -18,6 +18,15 @@ from trainmaster.agent.model.vm_config import IncarnationKey
 ROUND, OTHER = IncarnationKey(1, 3), IncarnationKey(1, 4)
 
 
+FRAME = "t/task.py:7 in step"
+STACKS = """\
+Fatal Python error: Aborted
+
+Current thread 0x1 (most recent call first):
+  File "/t/task.py", line 7 in step
+"""
+
+
 class Gang:
     """Agents that exchange datagrams at once. What is still is set, not measured."""
 
@@ -29,7 +38,7 @@ class Gang:
         self.handlers: list[dict[str, Callable[[Datagram], bool | None]]] = [{} for _ in range(members)]
         self.watches = [self._watch(number, has_channel=members > 1, **config) for number in range(members)]
         for watch in self.watches:
-            watch.start(ROUND, cast("Any", SimpleNamespace(printed_at=0.0, stalled_frames=lambda: ("f", "o"))))
+            watch.start(ROUND, cast("Any", SimpleNamespace(printed_at=0.0, stacks=lambda: STACKS)))
 
     def _watch(self, number: int, *, has_channel: bool, **config: Any) -> StallWatch:
         launcher: Any = SimpleNamespace(end_stalled=lambda *_: self.ended.append(number))
@@ -84,7 +93,12 @@ def test_all_members_are_ended_once_all_are_still_and_only_the_first_one_asks() 
     assert gang.asked == ["0 still", "0 stalled"]
     assert gang.stalled == sorted(gang.ended) == [0, 1, 2]
     end = gang.watches[2].explain(ProgramExit(signal=6))
-    error = {"type": "Still", "message": "still for 10 minutes", "frame": "f", "own_frame": "o"}
+    error = {
+        "type": "Still",
+        "message": "still for 10 minutes",
+        "frame": "t/task.py:7 in step",
+        "own_frame": "t/task.py:7 in step",
+    }
     assert (end.cause, end.error) == ("stalled", error)
 
 
