@@ -151,13 +151,13 @@ class Launcher:
         """Return what each process of the program has used. May be called from any thread."""
         return process_uses(self._save_request.processes(self._root)) if self.is_running else {}
 
-    def end_stalled(self, key: IncarnationKey, program: RunningProgram, grace_s: float) -> None:
-        """End a program that hangs. It takes seconds, so call it on a thread.
+    def end_stalled(self, key: IncarnationKey, program: RunningProgram, grace_s: float, in_s: float) -> None:
+        """End a program that hangs, in `in_s` seconds. It takes seconds, so call it on a thread.
 
         Its Python processes print their stacks first, and then get no time to save: they would not use it.
         """
         pids = self._save_request.processes(self._root)
-        has_stacks = print_stacks(pids, lambda pid: is_catcher(pid, signal.SIGABRT))
+        has_stacks = print_stacks(pids, lambda pid: is_catcher(pid, signal.SIGABRT), in_s)
         program.end(STACK_GRACE_S if has_stacks else grace_s)
         job_dir = self._identity.config.job_dir or ""
         if has_stacks and job_dir.startswith("gs://") and self._store is not None:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 STILL, STALLED = "still", "stalled"
 ASK_S = 2.0
 ASK_AGAIN_S = 60.0
+MOMENT_S = 1.0
+"""From the decision to the first end: until then all members have stopped their programs, and none notices the end of
+another, which would change its stacks."""
 
 
 class Surroundings(NamedTuple):
@@ -144,18 +147,21 @@ class StallWatch:
 
     def _on_stalled(self, datagram: Datagram) -> None:
         """End the program with those of the others. With `auto`, only this agent's own evidence counts."""
-        if datagram.key == self._watched and self._stillness is not None and self._is_still:
-            self._end(datagram.key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes")
-        elif datagram.key == self._watched and self._timeout_s is not None:
-            self._end(datagram.key, "PeerSilent", "another member printed nothing (stallTimeout)")
+        key, in_s = datagram.key, min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
+        if key == self._watched and self._stillness is not None and self._is_still:
+            self._end(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes", in_s=in_s)
+        elif key == self._watched and self._timeout_s is not None:
+            self._end(key, "PeerSilent", "another member printed nothing (stallTimeout)", in_s=in_s)
 
     def _end_all(self, key: IncarnationKey, *reason: str) -> None:
         if self._channel is not None:
-            self._channel.ask(STALLED, key, dict, ASK_S, lambda _: None)
-        self._end(key, *reason)
+            moment = self._clock() + MOMENT_S
+            self._channel.ask(STALLED, key, lambda: {"in": max(0.0, moment - self._clock())}, ASK_S, lambda _: None)
+        self._end(key, *reason, in_s=0.0 if self._channel is None else MOMENT_S)
 
-    def _end(self, key: IncarnationKey, kind: str, message: str) -> None:
+    def _end(self, key: IncarnationKey, kind: str, message: str, *, in_s: float) -> None:
         self._watched, self._stalled, self._reason = None, key, (kind, message)
         self._console.log(f"The program has stalled: {message}. Its stacks follow, then its end.")
         if self._program is not None:
-            self._inbox.start_thread(functools.partial(self._launcher.end_stalled, key, self._program, self._grace_s))
+            end = functools.partial(self._launcher.end_stalled, key, self._program, self._grace_s, in_s)
+            self._inbox.start_thread(end)

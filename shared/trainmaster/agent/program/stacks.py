@@ -30,14 +30,15 @@ _THREAD = re.compile(r"^(Current thread|Thread) 0x", re.MULTILINE)
 _FRAME = re.compile(r'^\s+File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
-def print_stacks(processes: Sequence[int], has_stacks: Callable[[int], bool]) -> int:
+def print_stacks(processes: Sequence[int], has_stacks: Callable[[int], bool], in_s: float = 0.0) -> int:
     """End the processes that print their stacks, one after the other; return how many there were.
 
     `processes` begins with the topmost one. All are stopped before, so that none reacts to the end of another, and
-    children are ended before their parents.
+    children are ended before their parents. `in_s`: time until the first end, in which other members stop theirs.
     """
     for pid in processes:
         _send(pid, signal.SIGSTOP)
+    time.sleep(in_s)
     end, count = time.monotonic() + STACKS_S, 0
     for pid in reversed(processes):
         if not has_stacks(pid) or time.monotonic() >= end:

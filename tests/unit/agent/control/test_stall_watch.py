@@ -10,11 +10,12 @@ import pytest
 
 from tests.integration.agent.support.vm import agent_identity
 from trainmaster.agent.channel.datagrams import Datagram
-from trainmaster.agent.control.stall_watch import ASK_AGAIN_S, STALLED, STILL, StallWatch
+from trainmaster.agent.control.stall_watch import ASK_AGAIN_S, MOMENT_S, STALLED, STILL, StallWatch
 from trainmaster.agent.control.stillness import Stillness
 from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.model.vm_config import IncarnationKey
 
+NOW: dict[str, float] = {}
 ROUND, OTHER = IncarnationKey(1, 3), IncarnationKey(1, 4)
 
 
@@ -33,6 +34,7 @@ class Gang:
     def __init__(self, members: int, **config: Any) -> None:
         self.now = 1_000.0
         self.asked: list[str] = []
+        self.waits: list[float] = []
         self.ended: list[int] = []
         self.unreachable: set[int] = set()
         self.handlers: list[dict[str, Callable[[Datagram], bool | None]]] = [{} for _ in range(members)]
@@ -41,7 +43,7 @@ class Gang:
             watch.start(ROUND, cast("Any", SimpleNamespace(printed_at=0.0, stacks=lambda: STACKS)))
 
     def _watch(self, number: int, *, has_channel: bool, **config: Any) -> StallWatch:
-        launcher: Any = SimpleNamespace(end_stalled=lambda *_: self.ended.append(number))
+        launcher: Any = SimpleNamespace(end_stalled=lambda *given: self._note(number, given[-1]))
         channel = SimpleNamespace(
             number=number, on=self.handlers[number].__setitem__, ask=lambda *asked: self._ask(number, *asked)
         )
@@ -55,6 +57,10 @@ class Gang:
             agent_identity(**config), *parts, cast("Any", channel) if has_channel else None, clock=lambda: self.now
         )
 
+    def _note(self, number: int, in_s: float) -> None:
+        self.ended.append(number)
+        self.waits.append(in_s)
+
     def _ask(
         self, number: int, kind: str, key: IncarnationKey, seconds: Callable[[], Mapping[str, float]], until_s: float,
         done: Callable[[Sequence[int]], None],
@@ -63,13 +69,15 @@ class Gang:
         silent = [
             peer for peer in range(len(self.watches))
             if peer != number
-            and (peer in self.unreachable or self.receive(peer, kind, key, number) is False)
+            and (peer in self.unreachable or self.receive(peer, kind, key, number, seconds()) is False)
         ]  # fmt: skip
         done(silent)
 
-    def receive(self, peer: int, kind: str, key: IncarnationKey = ROUND, sender: int = 0) -> bool | None:
+    def receive(
+        self, peer: int, kind: str, key: IncarnationKey = ROUND, sender: int = 0, seconds: Mapping[str, float] = NOW
+    ) -> bool | None:
         handler = self.handlers[peer].get(kind)
-        return handler(Datagram(key, sender, kind, 1)) if handler else False
+        return handler(Datagram(key, sender, kind, 1, seconds=seconds)) if handler else False
 
     def be_still(self, *members: int) -> None:
         """Let these members be still for long enough, and their agents notice it."""
@@ -92,6 +100,7 @@ def test_all_members_are_ended_once_all_are_still_and_only_the_first_one_asks() 
     gang.be_still(0)
     assert gang.asked == ["0 still", "0 stalled"]
     assert gang.stalled == sorted(gang.ended) == [0, 1, 2]
+    assert gang.waits == [MOMENT_S] * 3, "all have stopped their programs before the first one ends"
     end = gang.watches[2].explain(ProgramExit(signal=6))
     error = {
         "type": "Still",
@@ -151,3 +160,9 @@ def test_peer_of_a_member_that_printed_nothing_prints_its_stacks_only_if_the_job
         assert [error["type"] for error in errors if error] == ["Silent", "PeerSilent"]
     gang.receive(1, STALLED)
     assert gang.stalled == stalled
+
+
+def test_time_in_a_datagram_delays_no_end_for_long() -> None:
+    gang = Gang(2, stall_timeout_s=60)
+    gang.receive(1, STALLED, seconds={"in": 1e9})
+    assert gang.waits == [MOMENT_S]
