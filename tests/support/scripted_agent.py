@@ -298,7 +298,8 @@ class ScriptedVm:
     # The peer channel.
 
     def on(self, kind: str, handler: Callable[[Datagram], None]) -> None:
-        self._ask_to_save = handler
+        if kind == "save":
+            self._ask_to_save = handler
 
     def ask(
         self, kind: str, key: IncarnationKey, seconds: object, until_s: float, done: Callable[[Sequence[int]], None]

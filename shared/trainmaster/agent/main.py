@@ -41,6 +41,7 @@ Guarantees:
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import sys
 import time
@@ -52,6 +53,7 @@ from trainmaster.agent.control.agent import Agent
 from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.slice_hosts import read_slice_host, read_tpu_node
+from trainmaster.agent.control.stall_watch import Surroundings
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.google_http.metadata_server import MetadataServer
@@ -73,7 +75,10 @@ from trainmaster.agent.setup.machine_report import describe_machine
 from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.setup.setup_errors import Retrier
 from trainmaster.agent.shutdown.self_delete import SelfDelete
+from trainmaster.agent.utilization.gpus import Gpus
+from trainmaster.agent.utilization.machine import EMULATED_VM
 from trainmaster.agent.utilization.monitor import configured_monitor, point_writer
+from trainmaster.agent.utilization.network import read_traffic
 from trainmaster.agent.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -142,6 +147,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         setup.gcs,
         progress if monitor else None,
         monitor.finish_interval if monitor else None,
+        store=storage.store_text,
     )
     channel = None
     if config.channel is not None:
@@ -149,6 +155,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         inbox.start_thread(channel.run)
     write_point = point_writer(identity, monitoring) if monitor is not None else None
     inbox.post(Heartbeat(metadata, inbox, console, lambda: launcher.is_stuck, write_point).beat)
+    surroundings = Surroundings()
+    if not environ.get(EMULATED_VM):  # the VMs of the local stack share one machine
+        gpus = Gpus(environ, console.log)
+        surroundings = Surroundings(lambda: sum(dataclasses.astuple(read_traffic())), gpus.may_work)
     Agent(
         identity=identity,
         inbox=inbox,
@@ -158,6 +168,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         launcher=launcher,
         console=console,
         channel=channel,
+        surroundings=surroundings,
     ).run()
     return 0
 

@@ -28,6 +28,7 @@ from trainmaster.jobspec.fields.extension_fields import (
     check_extension,
     check_gang,
     with_save_on_notice,
+    with_stillness,
 )
 from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
 from trainmaster.jobspec.fields.labels import check_labels
@@ -126,6 +127,7 @@ def _resolve(
         instead = "a CustomJob has no results" if is_custom else "a TrainingInput has hyperparameters for it"
         refuse_resumed_job(extension, instead, problems)
     plan = with_save_on_notice(_plan(spec, extension, exit_policy, problems), extension.save_on_notice, problems)
+    plan = with_stillness(plan, extension.stall_timeout, problems)
     check_gang(plan, problems)
     problems.raise_if_any()
     if job_id is not None:
@@ -184,7 +186,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
         checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
         tracking_run=(extension.tracking_run or TrackingRun.AUTO).value,
         preflight=(extension.preflight or Preflight.ON).value,
-        stall_timeout_s=extension.stall_timeout,
+        stall_timeout_s=extension.stall_timeout if isinstance(extension.stall_timeout, int) else None,
         dialect=spec.dialect,
         output_directory=spec.output_directory,
         priority=spec.priority,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any, cast
+
 import pytest
 
 from trainmaster.agent.control.stall_watch import StallWatch
@@ -11,15 +14,24 @@ from trainmaster.agent.model.vm_config import IncarnationKey, SliceHost
 from trainmaster.agent.reporting.serial_console import Console
 
 from .support.cloud import Cloud
-from .support.vm import Vm, agent_identity
+from .support.vm import NAME, Vm, agent_identity
 
-HANGS = "import time; print('START', flush=True); time.sleep(600)"
-SAVES_AND_HANGS = """
-    import signal, sys, time
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    print("START", flush=True)
-    time.sleep(600)
+HANGS = """
+    import os, signal, time
+
+    def train():
+        print("START", flush=True)
+        time.sleep(600)
+
+    {first}
+    train()
 """
+FIRSTS = {
+    "sleeps": "",
+    "is stopped": "print('START', flush=True); os.kill(os.getpid(), signal.SIGSTOP)",
+    "ignores SIGTERM": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    "has a stuck child": "os.fork() or os.setsid()",
+}
 PRINTS_A_PROGRESS_BAR = """
     import sys, time
     for _ in range(12):
@@ -29,17 +41,57 @@ PRINTS_A_PROGRESS_BAR = """
 """
 
 
-@pytest.mark.parametrize(("program", "status", "signal"), [(HANGS, None, 15), (SAVES_AND_HANGS, 0, None)])
-def test_silent_program_is_ended_and_reported_as_stalled(
-    cloud: Cloud, vm: Vm, program: str, status: int | None, signal: int | None
+@pytest.mark.parametrize(
+    ("first", "field"),
+    [
+        ("sleeps", "still_s"),
+        ("is stopped", "still_s"),
+        ("ignores SIGTERM", "stall_timeout_s"),
+        ("has a stuck child", "stall_timeout_s"),
+    ],
+)
+def test_program_that_hangs_prints_its_stacks_is_ended_at_once_and_reported_as_stalled(
+    cloud: Cloud, vm: Vm, first: str, field: str
 ) -> None:
-    vm.configure(stall_timeout_s=3)
-    vm.program(program)
+    vm.configure(job_dir="gs://b/jobs/1", **{field: 2})
+    vm.program(HANGS.format(first=FIRSTS[first]))
     cloud.direct(1, 1)
     vm.boot()
     body = cloud.wait_for_message("replica-exit").body
-    assert (body["cause"], body["exit_status"], body["signal"]) == ("stalled", status, signal)
-    vm.wait_for_line("[trainmaster] The program has printed nothing for 3 s (stallTimeout): ending it.")
+    assert (body["cause"], body["exit_status"], body["signal"]) == ("stalled", None, 6)
+    assert body["error"]["type"] == {"stall_timeout_s": "Silent", "still_s": "Still"}[field]
+    assert body["error"]["own_frame"].startswith("trainer/task.py:")
+    vm.wait_for_line("Fatal Python error: Aborted")
+    vm.wait_for_line("Current thread 0x")
+    cloud.wait_for("stacks", lambda _: b"task.py" in cloud.objects.get(f"gs://b/jobs/1/stacks/1-1-{NAME}.txt", b""))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "while time.monotonic() < end: sum(range(20_000)); time.sleep(0.02)",
+        "while time.monotonic() < end: open('/dev/null', 'w').write('x' * 1000) and time.sleep(0.4)",
+        "os.fork() and os.wait() or [sum(range(20_000)) for _ in iter(lambda: time.monotonic() < end, False)]",
+        "while time.monotonic() < end: subprocess.run(['sleep', '0.3'])",
+    ],
+    ids=["computes now and then", "writes a little", "computes in a child", "starts other programs"],
+)
+def test_silent_program_that_works_is_never_still(cloud: Cloud, vm: Vm, work: str) -> None:
+    vm.configure(still_s=2)
+    vm.program(f"import os, subprocess, time\nend = time.monotonic() + 9\n{work}")
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"]) == ("process", 0)
+
+
+def test_program_that_prints_no_stacks_has_time_to_end_itself(cloud: Cloud, vm: Vm) -> None:
+    vm.configure(stall_timeout_s=3, variables={"PYTHONFAULTHANDLER": ""})
+    vm.program(HANGS.format(first="import sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))"))
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["cause"], body["exit_status"], body["error"]["frame"]) == ("stalled", 0, "")
 
 
 def test_output_without_line_ends_is_not_a_stall(cloud: Cloud, vm: Vm) -> None:
@@ -51,20 +103,20 @@ def test_output_without_line_ends_is_not_a_stall(cloud: Cloud, vm: Vm) -> None:
     assert (body["cause"], body["exit_status"]) == ("process", 0)
 
 
-class SilentProgram:
-    """A program that has been silent for a time."""
+class Stalls:
+    """A program that has been silent for a time, and its launcher."""
 
     def __init__(self, silent_s: float) -> None:
-        self.silent_s = silent_s
-        self.has_ended = False
+        self.printed_at = 100.0 - silent_s
+        self.ended = threading.Event()
 
-    def end(self, grace_s: float) -> None:
-        self.has_ended = True
+    def end_stalled(self, *arguments: object) -> None:
+        self.ended.set()
 
 
 @pytest.mark.parametrize(
     ("host", "silent_s", "has_ended"),
-    [(None, 0.3, True), (None, 0.1, False), (0, 0.3, True), (1, 0.3, False)],
+    [(None, 0.25, True), (None, 0.125, False), (0, 0.25, True), (1, 0.25, False)],
     ids=["at the limit", "before the limit", "first host of a slice", "other host of a slice"],
 )
 def test_only_the_first_host_is_watched_and_only_the_limit_counts(
@@ -72,20 +124,21 @@ def test_only_the_first_host_is_watched_and_only_the_limit_counts(
 ) -> None:
     inbox = Inbox(MetadataServer("127.0.0.1:9"))
     slice_host = None if host is None else SliceHost(host, ("10.0.0.1", "10.0.0.2"))
-    watch = StallWatch(agent_identity(slice_host, stall_timeout_s=0.3), inbox, Console())
-    program, key = SilentProgram(silent_s), IncarnationKey(1, 1)
-    watch.start(key, program)  # type: ignore[arg-type]  # it needs only these two members of a program
+    program, key = Stalls(silent_s), IncarnationKey(1, 1)
+    identity = agent_identity(slice_host, stall_timeout_s=0.25)
+    watch = StallWatch(identity, inbox, Console(), cast("Any", program), clock=lambda: 100.0)
+    watch.start(key, cast("Any", program))
     if host != 1:
         inbox.handle_next()
-    assert (program.has_ended, watch.has_stalled(key)) == (has_ended, has_ended)
+    assert (program.ended.wait(10 if has_ended else 0), watch.has_stalled(key)) == (has_ended, has_ended)
     assert inbox.is_empty
 
 
 def test_program_that_a_directive_ends_is_not_stalled() -> None:
     inbox = Inbox(MetadataServer("127.0.0.1:9"))
-    watch = StallWatch(agent_identity(stall_timeout_s=0.1), inbox, Console())
-    program, key = SilentProgram(1), IncarnationKey(1, 1)
-    watch.start(key, program)  # type: ignore[arg-type]
+    program, key = Stalls(1), IncarnationKey(1, 1)
+    watch = StallWatch(agent_identity(stall_timeout_s=0.1), inbox, Console(), cast("Any", program))
+    watch.start(key, cast("Any", program))
     watch.stop()
     inbox.handle_next()
-    assert (program.has_ended, watch.has_stalled(key)) == (False, False)
+    assert (program.ended.is_set(), watch.has_stalled(key)) == (False, False)

@@ -39,7 +39,7 @@ _SYMPTOMS: Final = (
         "`UnavailableError`, `Connection closed by peer`",
         "{member_failed}; the verdict on the round names the member that failed first",
     ),
-    ("The job hangs", "{stalled}; without `stallTimeout` nothing ends a program that hangs"),
+    ("The job hangs", "{stalled}; [which programs are found](hung-programs.md)"),
     (
         "The job stays QUEUED",
         "`trainmaster why JOB` names the limit of the installation that it waits for ([settings](settings.md))",

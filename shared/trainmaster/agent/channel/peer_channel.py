@@ -60,7 +60,7 @@ class PeerChannel:
         self._inbox = inbox
         self._console = console
         self._running = running
-        self._handlers: dict[str, Callable[[Datagram], None]] = {}
+        self._handlers: dict[str, Callable[[Datagram], bool | None]] = {}
         self._lock = threading.Lock()
         self._round: IncarnationKey | None = None
         """The round that the maps below are about."""
@@ -74,8 +74,11 @@ class PeerChannel:
         """Peers that answered it."""
         self._socket: socket.socket | None = None
 
-    def on(self, kind: str, handler: Callable[[Datagram], None]) -> None:
-        """Let the handler receive each peer's first datagram of this kind in a round, on the main thread."""
+    def on(self, kind: str, handler: Callable[[Datagram], bool | None]) -> None:
+        """Let the handler receive each peer's first datagram of a serial number, on the main thread.
+
+        The datagram is answered unless the handler returns False.
+        """
         self._handlers[kind] = handler
 
     def run(self) -> None:
@@ -163,7 +166,8 @@ class PeerChannel:
             self._answer(datagram, address)
 
     def _handle(self, datagram: Datagram, address: Address) -> None:
-        self._handlers[datagram.kind](datagram)
+        if self._handlers[datagram.kind](datagram) is False:
+            return
         with self._lock:
             if datagram.key == self._round:
                 self._handled[datagram.kind, datagram.sender] = datagram.serial

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainmaster.agent.channel.peer_channel import PeerChannel
     from trainmaster.agent.control.launcher import Launcher, RunningProgram
     from trainmaster.agent.control.run_state import RunState
+    from trainmaster.agent.control.stall_watch import Surroundings
     from trainmaster.agent.model.inbox import Inbox
     from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
     from trainmaster.agent.reporting.events import EventReporter
@@ -51,6 +52,7 @@ class Agent:
         launcher: Launcher,
         console: Console,
         channel: PeerChannel | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         config = identity.config
         self._config = config
@@ -71,7 +73,7 @@ class Agent:
             is_gang=config.saves_together,
         )
         self._saving = Saving(config, inbox, console, launcher, run_state, channel, enter=self._enter_saving)
-        self._stall_watch = StallWatch(identity, inbox, console)
+        self._stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
         self._start_delay = StartDelay(config)
         self._state = AgentState.IDLE
         self._program: RunningProgram | None = None
@@ -155,7 +157,7 @@ class Agent:
         elif self._saving.was_asked(key):
             self._exit_reporter.report_saved(program_exit)
         elif self._stall_watch.has_stalled(key):
-            self._exit_reporter.report_stalled(program_exit)
+            self._exit_reporter.report_stalled(self._stall_watch.explain(program_exit))
         else:
             self._exit_reporter.report(program_exit, self._launcher.command)
         self._reconcile()

@@ -46,9 +46,9 @@ class ExitReporter:
         self.record_and_report(program_exit)
 
     def report_stalled(self, program_exit: ProgramExit) -> None:
-        """Report a program that was ended because it printed nothing for too long."""
+        """Report a program that was ended because it had stalled."""
         self._console.log(f"Module ended with {program_exit.how}, because it had stalled.")
-        self.record_and_report(replace(program_exit, cause="stalled"))
+        self.record_and_report(program_exit)
 
     def report_saved(self, program_exit: ProgramExit) -> None:
         """Report a program that ended after all members were asked to save, because the VM of a peer goes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import site
 import sys
 import time
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER
 from trainmaster.agent.program import jax_cluster
 from trainmaster.agent.program.container_program import ContainerProgram, bind_option
@@ -23,10 +25,11 @@ from trainmaster.agent.program.environment import (
     platform_variables,
     program_package,
 )
-from trainmaster.agent.program.process_table import kill_marked, marked
+from trainmaster.agent.program.process_table import kill_marked, marked, process_uses
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.save_request import FOLDER_IN_CONTAINER as NOTICE_FOLDER
-from trainmaster.agent.program.save_request import SaveRequest
+from trainmaster.agent.program.save_request import SaveRequest, is_catcher
+from trainmaster.agent.program.stacks import print_stacks
 from trainmaster.agent.program.variable_references import resolve_references
 from trainmaster.agent.progress.status_server import FOLDER_IN_CONTAINER as PROGRESS_FOLDER
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from trainmaster.agent.model.results import ProgramExit
     from trainmaster.agent.model.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
     from trainmaster.agent.program.container_engine import ContainerEngine
+    from trainmaster.agent.program.process_table import ProcessUse
     from trainmaster.agent.progress.collector import ProgressCollector
     from trainmaster.agent.setup.gcs_mount import GcsMount
     from trainmaster.agent.workspace import Workspace
@@ -45,13 +49,15 @@ if TYPE_CHECKING:
     RunningProgram = Union[Program, ContainerProgram]
 
 
+STACK_GRACE_S = 2.0
+"""Time between SIGTERM and SIGKILL for a program that has printed its stacks."""
 STUCK_S = 60.0  # after SIGKILL; a process that the kernel can end at all is gone in a fraction of a second
 
 
 class Launcher:
     """Runs the program of one incarnation at a time: a Python module, or a container."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that it uses
         self,
         identity: AgentIdentity,
         workspace: Workspace,
@@ -60,12 +66,14 @@ class Launcher:
         gcs: GcsMount,
         progress: ProgressCollector | None = None,
         on_program_end: Callable[[], None] | None = None,
+        *,
+        store: Callable[[str, bytes], None] | None = None,
     ) -> None:
         """`find_engine` is called when it is needed, because the setup may install an engine after the agent has
         started.
 
         `progress`: None unless this is the primary. `on_program_end` is called on the thread that waits for the
-        program, before its exit is reported.
+        program, before its exit is reported. `store` writes an object to Cloud Storage, by its URI.
         """
         self._identity = identity
         self._find_engine = find_engine
@@ -74,6 +82,7 @@ class Launcher:
         self._gcs = gcs
         self._progress = progress
         self._on_program_end = on_program_end
+        self._store = store
         config = identity.config
         self._save_request = SaveRequest(workspace.work, identity.instance.instance_id, config.checkpoint_signal)
         self.command: Sequence[str] = ()
@@ -137,6 +146,27 @@ class Launcher:
         return replace(
             program_exit, measurement=self._metric.read_last(key, has_completed=program_exit.exit_status == 0)
         )
+
+    def process_uses(self) -> dict[int, ProcessUse]:
+        """Return what each process of the program has used. May be called from any thread."""
+        return process_uses(self._save_request.processes(self._root)) if self.is_running else {}
+
+    def end_stalled(self, key: IncarnationKey, program: RunningProgram, grace_s: float, in_s: float) -> None:
+        """End a program that hangs, in `in_s` seconds. It takes seconds, so call it on a thread.
+
+        Its Python processes print their stacks first, and then get no time to save: they would not use it.
+        """
+        pids = self._save_request.processes(self._root)
+        has_stacks = print_stacks(pids, lambda pid: is_catcher(pid, signal.SIGABRT), in_s)
+        program.end(STACK_GRACE_S if has_stacks else grace_s)
+        job_dir = self._identity.config.job_dir or ""
+        if has_stacks and job_dir.startswith("gs://") and self._store is not None:
+            time.sleep(STACK_GRACE_S)
+            name = f"stacks/{key.attempt}-{key.incarnation}-{self._identity.instance.name}.txt"
+            try:
+                self._store(f"{job_dir.rstrip('/')}/{name}", program.stacks().encode())
+            except HttpError as error:
+                self._workspace.log(f"The stacks cannot be written below jobDir: {error}")
 
     @property
     def is_running(self) -> bool:

@@ -1,55 +1,167 @@
-"""Ending a program that prints nothing for too long: it hangs, and no exit would ever be reported.
+"""Ending a program that hangs, because no exit would ever be reported.
 
-Parameter servers print nothing, so their configuration has no limit. Among the hosts of a TPU slice, only the first one
-is watched, because programs usually print on the first process only.
+    a time   the program has printed nothing for so long; the other members print their stacks, too
+    auto     it has been still for so long (`stillness.py`), and so have all members of its gang:
+
+    member 0 is still ──► `still` to all members ──► each one that is still, too, answers
+                                                     └── all have answered ──► `stalled` ──► all end their programs
+
+A member that does not answer is no evidence: it works, its agent is of an earlier release, or its VM hangs, which is
+found elsewhere. Parameter servers print nothing, so their configuration has no limit. Among the hosts of a TPU slice,
+only the first one is watched, because programs usually print on the first process only.
+docs/decisions/0142-hung-programs.md.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainmaster.agent.control.stillness import SAMPLE_S, Sample, Stillness
+from trainmaster.agent.program.environment import program_package
+from trainmaster.agent.program.stacks import innermost_frames
 
 if TYPE_CHECKING:
-    from trainmaster.agent.control.launcher import RunningProgram
+    from collections.abc import Callable, Sequence
+
+    from trainmaster.agent.channel.datagrams import Datagram
+    from trainmaster.agent.channel.peer_channel import PeerChannel
+    from trainmaster.agent.control.launcher import Launcher, RunningProgram
     from trainmaster.agent.model.inbox import Inbox
+    from trainmaster.agent.model.results import ProgramExit
     from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
     from trainmaster.agent.reporting.serial_console import Console
 
+STILL, STALLED = "still", "stalled"
+ASK_S = 2.0
+ASK_AGAIN_S = 60.0
+MOMENT_S = 1.0
+"""From the decision to the first end: until then all members have stopped their programs, and none notices the end of
+another, which would change its stacks."""
+
+
+class Surroundings(NamedTuple):
+    """What the machine does outside the program's processes: its traffic, and whether a GPU may work."""
+
+    traffic: Callable[[], int | None] = lambda: None
+    has_busy_gpu: Callable[[], bool] = lambda: False
+
 
 class StallWatch:
-    """Use it on the main thread only."""
+    """Use it on the main thread only. A thread of its own takes the samples."""
 
-    def __init__(self, identity: AgentIdentity, inbox: Inbox, console: Console) -> None:
+    def __init__(
+        self,
+        identity: AgentIdentity,
+        inbox: Inbox,
+        console: Console,
+        launcher: Launcher,
+        channel: PeerChannel | None = None,
+        machine: Surroundings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         is_watched = identity.host is None or identity.host.number == 0
         self._timeout_s = identity.config.stall_timeout_s if is_watched else None
+        self._still_s = identity.config.still_s
+        self._package = program_package(identity.config)
         self._grace_s = identity.config.grace_s
         self._inbox = inbox
         self._console = console
+        self._launcher = launcher
+        self._channel = channel
+        self._machine = machine or Surroundings()
+        self._clock = clock
         self._watched: IncarnationKey | None = None
+        self._program: RunningProgram | None = None
+        self._stillness: Stillness | None = None
+        self._asked_at = -ASK_AGAIN_S
         self._stalled: IncarnationKey | None = None
+        self._reason = ("", "")
+        """Type and message of the error that the exit carries."""
+        if channel is not None:
+            channel.on(STILL, lambda _: self._is_still)
+            channel.on(STALLED, self._on_stalled)
 
     def start(self, key: IncarnationKey, program: RunningProgram) -> None:
         """Watch the program of this incarnation from now on."""
-        self._watched = key
+        self._watched, self._program, self._stillness = key, program, None
         if self._timeout_s is not None:
             self._inbox.post_later(self._timeout_s, functools.partial(self._check, key, program))
+        elif self._still_s is not None:
+            self._stillness, self._asked_at = Stillness(self._still_s), -ASK_AGAIN_S
+            self._inbox.start_thread(functools.partial(self._sample, key, program, self._stillness))
 
     def stop(self) -> None:
         """Stop watching, because the program has ended or is being ended."""
         self._watched = None
 
     def has_stalled(self, key: IncarnationKey) -> bool:
-        """Return whether the program of this incarnation was ended because it printed nothing."""
+        """Return whether the program of this incarnation was ended because it had stalled."""
         return key == self._stalled
+
+    def explain(self, program_exit: ProgramExit) -> ProgramExit:
+        """Return the exit of the program that had stalled, with where it hung."""
+        stacks = self._program.stacks() if self._program is not None else ""
+        frame, own_frame = innermost_frames(stacks, self._package)
+        error = {"type": self._reason[0], "message": self._reason[1], "frame": frame, "own_frame": own_frame}
+        return replace(program_exit, cause="stalled", error=error)
+
+    @property
+    def _is_still(self) -> bool:
+        return self._watched is not None and self._stillness is not None and self._stillness.is_still
 
     def _check(self, key: IncarnationKey, program: RunningProgram) -> None:
         """End the program if it has been silent for long enough; otherwise check again at the earliest useful time."""
         if key != self._watched or self._timeout_s is None:
             return
-        left_s = self._timeout_s - program.silent_s
+        left_s = self._timeout_s - (self._clock() - program.printed_at)
         if left_s > 0:
             self._inbox.post_later(left_s, functools.partial(self._check, key, program))
             return
-        self._stalled = key
-        self._console.log(f"The program has printed nothing for {self._timeout_s:.0f} s (stallTimeout): ending it.")
-        program.end(self._grace_s)
+        self._end_all(key, "Silent", f"printed nothing for {self._timeout_s:.0f} s (stallTimeout)")
+
+    def _sample(self, key: IncarnationKey, program: RunningProgram, stillness: Stillness) -> None:
+        """Observe the program until it ends, in a thread of its own."""
+        while key == self._watched:
+            uses, traffic = self._launcher.process_uses(), self._machine.traffic()
+            stillness.observe(Sample(self._clock(), program.printed_at, uses, traffic), self._machine.has_busy_gpu)
+            if stillness.is_still:
+                self._inbox.post(self._on_still, key)
+            time.sleep(min(SAMPLE_S, stillness.limit_s / 4))
+
+    def _on_still(self, key: IncarnationKey) -> None:
+        """Let member 0 ask the others: if it is not still, their answers make no difference."""
+        if key != self._watched or not self._is_still:
+            return
+        if self._channel is None:
+            self._end_if_all_still(key, ())
+        elif self._channel.number == 0 and self._clock() - self._asked_at >= ASK_AGAIN_S:
+            self._asked_at = self._clock()
+            self._channel.ask(STILL, key, dict, ASK_S, functools.partial(self._end_if_all_still, key))
+
+    def _end_if_all_still(self, key: IncarnationKey, silent: Sequence[int]) -> None:
+        if key == self._watched and self._is_still and not silent and self._stillness is not None:
+            self._end_all(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes")
+
+    def _on_stalled(self, datagram: Datagram) -> None:
+        """End the program with those of the others. With `auto`, only this agent's own evidence counts."""
+        key, in_s = datagram.key, min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
+        if key == self._watched and self._stillness is not None and self._is_still:
+            self._end(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes", in_s=in_s)
+        elif key == self._watched and self._timeout_s is not None:
+            self._end(key, "PeerSilent", "another member printed nothing (stallTimeout)", in_s=in_s)
+
+    def _end_all(self, key: IncarnationKey, *reason: str) -> None:
+        if self._channel is not None:
+            moment = self._clock() + MOMENT_S
+            self._channel.ask(STALLED, key, lambda: {"in": max(0.0, moment - self._clock())}, ASK_S, lambda _: None)
+        self._end(key, *reason, in_s=0.0 if self._channel is None else MOMENT_S)
+
+    def _end(self, key: IncarnationKey, kind: str, message: str, *, in_s: float) -> None:
+        self._watched, self._stalled, self._reason = None, key, (kind, message)
+        self._console.log(f"The program has stalled: {message}. Its stacks follow, then its end.")
+        if self._program is not None:
+            end = functools.partial(self._launcher.end_stalled, key, self._program, self._grace_s, in_s)
+            self._inbox.start_thread(end)

@@ -32,15 +32,17 @@ class GoogleApi:
         into: Path | None = None,
         method: str | None = None,
         range_header: str | None = None,
+        content_type: str = "application/json",
     ) -> HttpResponse:
         """Call the API with the VM's access token; an emulator gets none. Parameters and errors as `http_call.call`.
 
-        `range_header`: the bytes of an object that are requested, as in HTTP: ``bytes=0-99``.
+        `range_header`: the bytes of an object that are requested, as in HTTP: ``bytes=0-99``. `content_type` is that of
+        the body.
         """
         token = None if self._emulated else self._metadata.access_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = content_type
         if range_header is not None:
             headers["Range"] = range_header
         try:

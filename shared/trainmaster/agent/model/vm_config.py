@@ -139,6 +139,8 @@ class VmConfig:
     """GPUs that the machine type has."""
     save_on_notice: str = "replica"
     """As in the job file: `gang`, `replica` or `off`."""
+    still_s: float | None = None
+    """Shortest time for which a program must be still to be ended; None: it is not."""
     channel: ChannelConfig | None = None
     """None: no peer channel, as for jobs that an earlier release accepted."""
 
@@ -193,6 +195,7 @@ class VmConfig:
             preflight=stored.get("preflight") or "off",
             gpus=int(stored.get("gpus") or 0),
             save_on_notice=stored.get("save_on_notice") or "replica",
+            still_s=stored.get("still_s"),
             channel=ChannelConfig.parse(stored["channel"]) if stored.get("channel") else None,
         )
 

@@ -78,8 +78,11 @@ class ContainerProgram:
         self._cli = Program(command, workspace, env={**workspace.environ, **variables}, cwd=workspace.work)
 
     @property
-    def silent_s(self) -> float:
-        return self._cli.silent_s
+    def printed_at(self) -> float:
+        return self._cli.printed_at
+
+    def stacks(self) -> str:
+        return self._cli.stacks()
 
     def last_lines(self) -> str:
         return self._cli.last_lines()

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.program.conventions import launch_variables, run_variables
+from trainmaster.agent.program.stacks import VARIABLE as FAULTHANDLER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ def environment_of(
     defaults = {} if config.independent else launch_variables(platform, gpus)
     if identity.is_primary:
         defaults.update(run_variables(config.project, config.job_id, own, config.tracking_run))
-    return {**defaults, **own, **platform}
+    return {FAULTHANDLER: "1", **defaults, **own, **platform}
 
 
 def platform_variables(identity: AgentIdentity, slices: Sequence[str] = (), gpus: int = 0) -> dict[str, str]:

@@ -7,10 +7,10 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
 
@@ -74,14 +74,73 @@ def kill_marked(work: Path) -> int:
 def marked(work: Path) -> list[int]:
     """Return the running processes that an agent on this VM started."""
     mark = f"{MARK}={work}".encode()
-    return [pid for pid in process_ids() if _is_marked(pid, mark)]
+    return [pid for pid in process_ids() if is_marked(pid, mark)]
 
 
-def process_ids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+class ProcessUse(NamedTuple):
+    """CPU seconds of a process and its ended children, and the bytes that they read and wrote.
+
+    Bytes of sockets count only where the program uses read and write, as OpenSSL does; the counters of the machine have
+    the rest. Source: Documentation/filesystems/proc.rst.
+    """
+
+    cpu_s: float
+    moved: int
 
 
-def _is_marked(pid: int, mark: bytes) -> bool:
+def process_uses(pids: Iterable[int]) -> dict[int, ProcessUse]:
+    uses = {}
+    for pid in pids:
+        try:
+            counts = Path(f"/proc/{pid}/io").read_text(encoding="ascii").split()[1::2]
+        except OSError:  # it has ended
+            continue
+        rchar, wchar, _, _, read_bytes, write_bytes, *_ = map(int, counts)
+        cpu_s = sum(int(ticks) for ticks in read_stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
+        uses[pid] = ProcessUse(cpu_s, rchar + wchar + read_bytes + write_bytes)
+    return uses
+
+
+def read_stat(pid: int, proc: Path = Path("/proc")) -> list[bytes]:
+    """Return the fields of /proc/PID/stat after the command: state, parent, …; none if the process has ended.
+
+    The command may contain spaces and parentheses.
+    """
+    try:
+        return (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def descendants(
+    roots: Collection[int], stats: Mapping[int, Sequence[bytes]], is_last: Callable[[int], bool] = lambda _: False
+) -> list[int]:
+    """Return `roots` and what descends from them, each process before its children.
+
+    `stats`: of all processes (`read_stat`). `is_last`: skip those below this one.
+    """
+    children: dict[int, list[int]] = {}
+    for pid, fields in stats.items():
+        children.setdefault(int(fields[1]), []).append(pid)
+    found: list[int] = []
+    pending = [root for root in roots if root in stats and int(stats[root][1]) not in roots]
+    while pending:
+        found.append(pending.pop())
+        if not is_last(found[-1]):
+            pending += children.get(found[-1], ())
+    return found
+
+
+def read_stats(proc: Path = Path("/proc")) -> dict[int, list[bytes]]:
+    """Return `read_stat` of all processes."""
+    return {pid: fields for pid in process_ids(proc) if (fields := read_stat(pid, proc))}
+
+
+def process_ids(proc: Path = Path("/proc")) -> list[int]:
+    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+
+
+def is_marked(pid: int, mark: bytes) -> bool:
     if pid == os.getpid():
         return False
     try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from trainmaster.agent.model.results import TAIL_CHARS, ProgramExit
 from trainmaster.agent.program.output import Tail, whole_lines
 from trainmaster.agent.program.process_table import MARK, kill_marked, out_of_memory, read_oom_kill_counts
+from trainmaster.agent.program.stacks import find_stacks
 from trainmaster.agent.program.tracebacks import parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
 
@@ -46,7 +47,8 @@ class Program:
         self._console = workspace.console
         self._oom_before = read_oom_kill_counts()
         self._tail = Tail(4 * TAIL_CHARS)  # a character takes up to four bytes
-        self._last_output = time.monotonic()
+        self.printed_at = time.monotonic()
+        """When the program last printed anything, by the monotonic clock; its start, if it has printed nothing."""
         self._lock = threading.Lock()
         self._reaped = False
         self._killer: threading.Timer | None = None
@@ -73,10 +75,9 @@ class Program:
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def silent_s(self) -> float:
-        """Seconds since the program last printed anything; since its start, if it has printed nothing."""
-        return time.monotonic() - self._last_output
+    def stacks(self) -> str:
+        """Return the stacks that the program's processes printed before they were ended; empty if there are none."""
+        return next((stacks for _, tail in self._streams if (stacks := find_stacks(tail.text()))), "")
 
     def last_lines(self) -> str:
         """Return the end of the output, in whole lines."""
@@ -158,5 +159,5 @@ class Program:
         if not poll.poll(None if timeout_s is None else math.ceil(timeout_s * 1000)):
             return None
         data = os.read(descriptor, 1 << 16)
-        self._last_output = time.monotonic()
+        self.printed_at = time.monotonic()
         return data

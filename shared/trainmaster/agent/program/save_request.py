@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.program.process_table import process_ids
+from trainmaster.agent.program.process_table import descendants, is_marked, process_ids, read_stats
 
 if TYPE_CHECKING:
     import signal
@@ -75,41 +75,28 @@ class SaveRequest:
                 sent += 1
         return sent
 
+    def processes(self, root: int | None) -> list[int]:
+        """Return all processes of the program, each before its children. `root`: as in `find_catchers`."""
+        if root is None:
+            return descendants(self._roots_in_container(), read_stats())
+        mark = "=".join(*self.variables(in_container=False).items())
+        return descendants({root, *(pid for pid in process_ids() if is_marked(pid, mark.encode()))}, read_stats())
+
     def _roots_in_container(self) -> set[int]:
         """Return the container's processes. Those of the engine itself have the variable too, but run outside."""
         mark, outside = "=".join(*self.variables(in_container=True).items()), _namespace(os.getpid())
-        return {pid for pid in process_ids() if _has_mark(pid, mark) and _namespace(pid) != outside}
+        return {pid for pid in process_ids() if is_marked(pid, mark.encode()) and _namespace(pid) != outside}
 
 
 def find_catchers(roots: set[int], number: int) -> list[int]:
     """Return the topmost process of each branch that catches the signal, among `roots` and their descendants."""
-    parents = {pid: _parent(pid) for pid in process_ids()}
-    children: dict[int, list[int]] = {}
-    for pid, parent in parents.items():
-        children.setdefault(parent, []).append(pid)
-    found: list[int] = []
-    pending = [root for root in roots if parents.get(root) not in roots]
-    while pending:
-        pid = pending.pop()
-        if _catches(pid, number) and not _is_launcher(pid):
-            found.append(pid)
-        else:
-            pending.extend(children.pop(pid, ()))
-    return found
+    found = descendants(roots, read_stats(), lambda pid: is_catcher(pid, number))
+    return [pid for pid in found if is_catcher(pid, number)]
 
 
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def _has_mark(pid: int, mark: str) -> bool:
-    try:
-        return pid != os.getpid() and mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
+def is_catcher(pid: int, number: int) -> bool:
+    """Return whether the process catches the signal, and is no launcher."""
+    return _catches(pid, number) and not _is_launcher(pid)
 
 
 def _namespace(pid: int) -> str:

@@ -19,6 +19,11 @@ _GROUP = "+ Exception Group "
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
+# Stacks of Python's faulthandler follow the error of a program that aborts itself.
+_STACKS = re.compile(
+    r"(?:\[[^\]]*\]:?\s*)?"
+    r'(?:Fatal Python error: |(?:Current thread|Thread) 0x|  File ".*", line \d+ in |Extension modules: )'
+)
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
     rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\[?\d\d\d\d-\d\d-\d\d[ T]"  # log lines
@@ -52,7 +57,7 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     last one of the rank that torchrun calls the root cause. `package` is the top-level package of the program: it is
     installed like a library, but its frames are the program's own.
     """
-    lines = [line.rstrip("\r") for line in output.rstrip().split("\n")]
+    lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
     end = len(lines)
     latest: dict[str, Any] | None = None
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
@@ -119,8 +124,8 @@ def _read_traceback(lines: list[str], start: int, prefix: str, package: str) -> 
     for number, line in enumerate(block):
         file = _FRAME.match(line)
         if file:
-            frame = _format_frame(file)
-            own_frame = frame if _is_own(file.group(1), package) else own_frame
+            frame = format_frame(file)
+            own_frame = frame if is_own(file.group(1), package) else own_frame
             continue
         error = _EXCEPTION.match(line)
         # Lines of other processes may come between frames: skip them as long as frames follow.
@@ -139,7 +144,7 @@ def _read_traceback(lines: list[str], start: int, prefix: str, package: str) -> 
     return None
 
 
-def _is_own(path: str, package: str) -> bool:
+def is_own(path: str, package: str) -> bool:
     """Return whether the file belongs to the program, not to Python or to a library."""
     installed = _INSTALLED.match(path)
     if installed and package:
@@ -155,14 +160,14 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
         if error:
             files = [file for file in map(_FRAME.match, lines[max(0, number - 4) : number]) if file]
             if files:
-                return {"type": error.group(1), "message": error.group(2), "frame": _format_frame(files[-1])}
+                return {"type": error.group(1), "message": error.group(2), "frame": format_frame(files[-1])}
         missing = _NO_MODULE.match(lines[number])
         if missing and ("No module named" in lines[number] or missing.group(1)):
             return {"type": missing.group(1) or "ModuleNotFoundError", "message": missing.group(2), "frame": ""}
     return None
 
 
-def _format_frame(file: re.Match[str]) -> str:
+def format_frame(file: re.Match[str]) -> str:
     path, line, function = file.groups()
     return f"{_short_path(path)}:{line}" + (f" in {function}" if function else "")
 

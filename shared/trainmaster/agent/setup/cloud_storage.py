@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DOWNLOAD_S = 60.0  # longest time without a byte
 LIST_S = 10.0
+STORE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,12 @@ class StorageReader:
             return response.body
 
         return self._retrier.call(f"read {uri}", "DownloadError", call)
+
+    def store_text(self, uri: str, text: bytes) -> None:
+        """Write an object, in one try. Raises HttpError."""
+        bucket, name = split_uri(uri)
+        path = f"/upload/storage/v1/b/{_quote(bucket)}/o?uploadType=media&name={_quote(name)}"
+        self._storage.call(path, timeout=STORE_S, body=text, content_type="text/plain; charset=utf-8")
 
     def list_below(self, folder: str) -> list[StoredObject]:
         """Return all objects below a folder, at any depth."""

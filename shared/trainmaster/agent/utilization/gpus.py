@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.program.devices import tool_output
+from trainmaster.agent.program.devices import has_gpu, tool_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +53,10 @@ class Gpus:
             return []
         self._failures = 0
         return readings
+
+    def may_work(self) -> bool:
+        """Return whether a GPU is in use, or its use cannot be read."""
+        return has_gpu() and not ((readings := self.read()) and all(reading.utilization == 0 for reading in readings))
 
 
 def parse_readings(output: str) -> list[GpuReading]:

@@ -8,10 +8,11 @@ OwnProcesses     the agent and its descendants: a VM of the local stack is a pro
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from trainmaster.agent.program.process_table import descendants, read_stats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,27 +97,15 @@ class OwnProcesses:
 
     def read(self) -> MachineReading:
         """Return the current reading. Raises as WholeMachine.read."""
-        stats = self._stats()
+        stats = read_stats(self._proc)
         ticks = resident = 0
-        for pid in _descendants(self._pid, stats):
+        for pid in descendants({self._pid}, stats):
             fields = stats[pid]
             ticks += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
             resident += int(fields[21])
         self._cpu_s = max(self._cpu_s, ticks / TICKS_PER_S)
         total = read_memory_info(self._proc)["MemTotal"]
         return MachineReading(self._cpu_s, float(_cpu_count()), min(resident * PAGE_BYTES / total, 1.0))
-
-    def _stats(self) -> dict[int, list[bytes]]:
-        """Return the fields of /proc/PID/stat after the command, by process id."""
-        stats = {}
-        for entry in self._proc.iterdir():
-            if entry.name.isdigit():
-                try:
-                    # pid (comm) state ppid …; comm may contain spaces and parentheses
-                    stats[int(entry.name)] = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-                except OSError:  # the process has ended meanwhile
-                    continue
-        return stats
 
 
 def find_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
@@ -143,16 +132,3 @@ def read_fields(path: Path) -> dict[str, str]:
 
 def _cpu_count() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def _descendants(root: int, stats: Mapping[int, list[bytes]]) -> list[int]:
-    """Return the ids of the process and its descendants that are running."""
-    children = defaultdict(list)
-    for pid, fields in stats.items():
-        children[int(fields[1])].append(pid)
-    process_ids, remaining = [], [root] if root in stats else []
-    while remaining:
-        pid = remaining.pop()
-        process_ids.append(pid)
-        remaining += children[pid]
-    return process_ids

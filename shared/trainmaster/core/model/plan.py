@@ -210,6 +210,9 @@ class Plan:
     """Whether VMs that fail the preflight are replaced (`on`), only named (`report`), or not examined (`off`)."""
     stall_timeout_s: int | None = None
     """Time without output after which the agent ends a program, in seconds; None: no limit."""
+    still_s: int | None = None
+    """Shortest time for which all members, or the only replica, must be still for the agents to end them, in seconds;
+    None: they are not watched."""
     dialect: Dialect = Dialect.AI_PLATFORM
     output_directory: str | None = None
     """baseOutputDirectory of Vertex AI's format."""

@@ -7,14 +7,15 @@ from datetime import datetime
 
 from trainmaster.core.actions import FailJob, RecordCompletion
 from trainmaster.core.decisions import Decision, Reason, Rule
-from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.events import End, ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import PERMANENT_STATUSES, ExitAction, ExitPolicy, Preset, code_of
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules import messages
-from trainmaster.core.rules.evidence import reports_lost_peer
+from trainmaster.core.rules.evidence import replica_of, reports_lost_peer
 from trainmaster.core.rules.repetition import bug_signature, is_quick_failure, is_transient
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
 
@@ -29,8 +30,13 @@ class Case:
     now: datetime
     is_verdict: bool = False
     """Whether the exit decides about the round that ended; False: the replica is judged alone."""
-    is_only_failure: bool = True
-    """In a verdict: whether no other member failed."""
+    ends: tuple[End, ...] = ()
+    """In a verdict: how the members of the round ended."""
+
+    @property
+    def is_only_failure(self) -> bool:
+        """In a verdict: whether no other member failed."""
+        return all(replica_of(other) == self.replica.replica_id for other in self.ends)
 
     @property
     def job(self) -> Job:
@@ -107,8 +113,9 @@ class Case:
         if not self.is_verdict:
             return f"{self.who} {messages.exit_outcome(self.event)}"
         ended = f"Round {self.job.round.number - 1} ended"
-        if self.event.cause is ExitCause.STALLED and not self.is_only_failure:  # no one knows which member hung
-            return f"{ended}: several members printed nothing for the job's stallTimeout"
+        if self.event.cause is ExitCause.STALLED:
+            stalls = [end for end in self.ends or (self.event,) if isinstance(end, ReplicaExited)]
+            return f"{ended}: {messages.stalled_round(stalls, len(channel_members(self.job.plan)))}"
         return f"{ended}: {self.who} failed first: {messages.failure(self.event)}"
 
     def then(self, consequence: str) -> str:

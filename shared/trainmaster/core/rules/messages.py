@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -19,6 +20,13 @@ CONSOLE_LOGS: Final = "https://console.cloud.google.com/logs/viewer"
 CANCELLED_BY_USER: Final = "Job is cancelled by the user"
 INTERNAL_ERROR: Final = "Internal error occurred for the current attempt"
 JOB_EXISTS: Final = "Field: job.job_id Error: A job with this id already exists."
+
+STILL: Final = "Still"
+"""Type of the error of a program that was ended because it, and every other member, was still."""
+PEER_SILENT: Final = "PeerSilent"
+"""The same, because another member printed nothing for the job's stallTimeout."""
+PLACES_MAX: Final = 3
+"""Places where programs hung that a text names, and replicas of each, at most."""
 
 _QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
 """Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU."""
@@ -51,13 +59,50 @@ def exit_outcome(event: ReplicaExited) -> str:
     if event.cause is ExitCause.VM_RESTARTED:
         return "was interrupted by a reboot of its VM"
     if event.cause is ExitCause.STALLED:
-        return "was ended because it printed nothing for the job's stallTimeout"
+        return f"was ended because {stall_reason(event)}"
     if event.out_of_memory:
         return f"ran out of memory ({exit_status(event)})"
     if event.signal is not None:
         return f"was ended by signal {exit_status(event)}"
     error = f" ({event.error.type})" if event.error else ""
     return f"exited with status {exit_status(event)}{error}"
+
+
+def stall_reason(event: ReplicaExited) -> str:
+    """Return why the agent ended the program, as a clause. Agents of an earlier release do not report it."""
+    if event.error is None:
+        return "it printed nothing for the job's stallTimeout"
+    message = event.error.message.partition("\n")[0]
+    return {STILL: f"it was {message}", PEER_SILENT: message}.get(event.error.type, f"it {message}")
+
+
+def stalled_round(ends: Sequence[ReplicaExited], members: int) -> str:
+    """Return which members stalled, and where they hung. `ends`: of the round, the first one first."""
+    stalls = [*{end.subject.replica_id: end for end in reversed(ends) if end.cause is ExitCause.STALLED}.values()][::-1]
+    sources = [end for end in stalls if end.error is None or end.error.type != PEER_SILENT] or stalls
+    first = sources[0]
+    if first.error is not None and first.error.type == STILL:
+        who = f"all {members} replicas were" if members > 1 else f"{first.subject.replica_id.words} was"
+        text = re.sub("^it was", who, stall_reason(first))
+    else:
+        who = first.subject.replica_id.words if len(sources) == 1 else "several members"
+        text = re.sub("^it ", f"{who} ", stall_reason(first))
+    return f"{text}: {places}" if (places := _places(stalls)) else text
+
+
+def _places(stalls: Sequence[ReplicaExited]) -> str:
+    """Return where programs hung: `worker 2 in next (data.py:41), the others in all_reduce (task.py:88)`."""
+    groups: dict[str, list[str]] = {}
+    for end in stalls:
+        if end.error is not None and end.error.frame:
+            function, line = (end.error.frame.rpartition(" in ")[2], (end.error.own_frame or end.error.frame))
+            place = f"in {function} ({line.partition(' in ')[0]})"
+            groups.setdefault(place, []).append(end.subject.replica_id.words)
+    by_size = sorted(groups.items(), key=lambda group: len(group[1]))[-PLACES_MAX:]
+    words = [f"{', '.join(names[:PLACES_MAX])} {place}" for place, names in by_size]
+    if by_size and len(by_size[-1][1]) > 1:
+        words[-1] = f"{'the others' if len(words) > 1 else 'all'} {by_size[-1][0]}"
+    return ", ".join(words)
 
 
 def failure(event: ReplicaExited) -> str:
@@ -76,7 +121,7 @@ def replica_failed(event: ReplicaExited) -> str:
     elif event.cause is ExitCause.VM_RESTARTED:
         message = f"{who} was interrupted by reboots of its VM."
     elif event.cause is ExitCause.STALLED:
-        message = f"{who} was ended because it printed nothing for the job's stallTimeout."
+        message = f"{who} was ended because {stall_reason(event)}."
     else:
         message = f"{who} exited with a non-zero status of {exit_status(event)}."
     tail = event.tail.strip()

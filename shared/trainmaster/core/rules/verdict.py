@@ -58,8 +58,7 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
         return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
     is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
     if isinstance(end, ReplicaExited) and (is_reboot or rank_of(end) is not Rank.MACHINE):
-        is_only_failure = all(replica_of(other) == replica.replica_id for other in event.ends)
-        return first_match(Case(state, replica, end, now, is_verdict=True, is_only_failure=is_only_failure))
+        return first_match(Case(state, replica, end, now, is_verdict=True, ends=event.ends))
     cause = _describe(end)
     text = f"Round {event.round - 1} ended: {cause[0].lower()}{cause[1:]}. Free of charge."
     return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))

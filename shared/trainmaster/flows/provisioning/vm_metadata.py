@@ -60,6 +60,7 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         "stall_timeout_s": plan.stall_timeout_s if task_type is not TaskType.PS else None,
         "grace_s": GRACE_S,
         **({} if plan.preflight == "off" else {"preflight": plan.preflight, "gpus": gpu.count if gpu else 0}),
+        **({"still_s": still_s} if (still_s := _still_s(job, create)) is not None else {}),
         **({"save_on_notice": saves} if (saves := _save_on_notice(job, create)) != "replica" else {}),
         **_cluster_config(job, create, project, address_book),
         "packages": plan.packages_of(task_type),
@@ -107,6 +108,12 @@ def _cluster_config(job: Job, create: Create, project: str, address_book: Addres
         **({"independent": True} if job.plan.independent else {}),
         **({"channel": channel} if channel else {}),
     }
+
+
+def _still_s(job: Job, create: Create) -> int | None:
+    """Return how long the programs may be still. Evaluators wait for checkpoints."""
+    is_watched = not job.plan.is_synchronous or ReplicaId(create.group.task_type, 0) in channel_members(job.plan)
+    return job.plan.still_s if is_watched else None
 
 
 def _save_on_notice(job: Job, create: Create) -> str:

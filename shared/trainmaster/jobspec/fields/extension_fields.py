@@ -10,7 +10,7 @@ from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.members import has_channel
 from trainmaster.core.model.plan import Plan
 from trainmaster.jobspec.fields.google_resources import PROJECT
-from trainmaster.jobspec.formats.extension import Extension, SaveOnNotice, SpotUse
+from trainmaster.jobspec.formats.extension import STILL_S, Extension, SaveOnNotice, SpotUse, StallMode
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 
@@ -50,6 +50,20 @@ def with_save_on_notice(plan: Plan, requested: SaveOnNotice | None, problems: Pr
         problems.add_text((EXTENSION, "saveOnNotice"), problem, "replica")
     default = SaveOnNotice.GANG if can_save_together else SaveOnNotice.REPLICA
     return replace(plan, save_on_notice=(requested or default).value)
+
+
+def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Problems) -> Plan:
+    """Return the plan with how long its programs may be still. Add a problem if `auto` is requested where nobody can
+    tell that all programs are still."""
+    can_watch = has_channel(plan) or (len(plan.replica_ids) == 1 and not plan.tpu_zones)
+    if requested is StallMode.AUTO and not can_watch:
+        problem = (
+            "cannot be auto for this job: only VMs without TPUs are watched, either all members of a synchronous job or"
+            " the only replica"
+        )
+        problems.add_text((EXTENSION, "stallTimeout"), problem, "1800s")
+    is_watched = can_watch and requested in (None, StallMode.AUTO)
+    return replace(plan, still_s=STILL_S if is_watched else None)
 
 
 def check_gang(plan: Plan, problems: Problems) -> None:

@@ -28,6 +28,10 @@ STALL_S_MIN: Final = 60
 """Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a minute."""
 
 
+STILL_S: Final = 600
+"""How long programs must be still at least to be ended by `stallTimeout: auto`."""
+
+
 class SpotUse(StrEnum):
     """Which replicas run on Spot VMs."""
 
@@ -68,6 +72,13 @@ class Preflight(StrEnum):
 
     ON = "on"
     REPORT = "report"
+    OFF = "off"
+
+
+class StallMode(StrEnum):
+    """How programs that hang are found, if not by a time without output."""
+
+    AUTO = "auto"
     OFF = "off"
 
 
@@ -161,8 +172,12 @@ class Extension(WireModel):
         "Whether restarts continue one run of the experiment tracker. Default: auto (W&B, Comet or Neptune, if a"
         " variable names it). one: MLflow, too. each: the tracker decides.",
     )
-    stall_timeout: Annotated[int | None, duration(STALL_S_MIN, example_s=1_800)] = wire_field(
-        "1800s", "A program that prints nothing for this long is ended and restarted."
+    stall_timeout: Annotated[StallMode | int | None, duration(STALL_S_MIN, example_s=1_800, words=StallMode)] = (
+        wire_field(
+            "1800s",
+            "When a program counts as hung, and is restarted. A time: it prints nothing for so long. auto: all members"
+            " print nothing, move no bytes and compute nothing for ten minutes or longer. off: never.",
+        )
     )
     restart_job_on_worker_restart: Boolean = wire_field(
         True, "Rerun the whole job whenever one replica restarts.", default=False

@@ -32,16 +32,24 @@ def reject(problem: str, example: object = None) -> Never:
     raise PydanticCustomError("job", "{problem}", {"problem": problem, "example": example})
 
 
-def duration(least_s: int, example_s: int) -> BeforeValidator:
-    """Return a validator of durations from `least_s` to TIME_S_MAX. It turns `1.5s` into whole seconds, rounded up."""
+def duration(least_s: int, example_s: int, words: Iterable[StrEnum] = ()) -> BeforeValidator:
+    """Return a validator of durations from `least_s` to TIME_S_MAX. It turns `1.5s` into whole seconds, rounded up.
 
-    def parse(value: object) -> int | None:
-        duration_s = _parse_duration(value)
+    `words`: what may stand there instead, in any case.
+    """
+    by_name = {word.value: word for word in words}
+    pattern = f"^({'|'.join((*by_name, _DURATION.pattern))})$" if by_name else f"^{_DURATION.pattern}$"
+
+    def parse(value: object) -> int | StrEnum | None:
+        word = _unquoted(value, by_name)
+        if isinstance(word, str) and word.lower() in by_name:
+            return by_name[word.lower()]
+        duration_s = _parse_duration(value, " or ".join(("", *by_name)))
         if duration_s is not None and not least_s <= duration_s <= TIME_S_MAX:
             reject(f"must be from {least_s}s to {TIME_S_MAX}s, not {value}", f"{example_s}s")
         return duration_s
 
-    return BeforeValidator(parse, json_schema_input_type=Annotated[str, Field(pattern=f"^{_DURATION.pattern}$")])
+    return BeforeValidator(parse, json_schema_input_type=Annotated[str, Field(pattern=pattern)])
 
 
 def one_of(choices: Iterable[StrEnum]) -> BeforeValidator:
@@ -64,11 +72,16 @@ def one_name_of(names: Iterable[str]) -> BeforeValidator:
     return BeforeValidator(lambda value: _match_name(value, known))
 
 
+def _unquoted(value: object, known: Iterable[str]) -> object:
+    """Return the name `on` or `off`, which YAML 1.1 reads as a boolean, where it is one of the names."""
+    word = ("off", "on")[value] if isinstance(value, bool) else ""
+    return next((name for name in known if name.lower() == word), value)
+
+
 def _match_name(value: object, known: Iterable[str]) -> str | None:
+    value = _unquoted(value, known)
     if value is None or value == "":
         return None
-    if isinstance(value, bool):  # YAML 1.1 reads `on` and `off` so
-        value = "on" if value else "off"
     name = value.upper().replace("-", "_") if isinstance(value, str) else ""
     if name in known:
         return name
@@ -140,7 +153,7 @@ def _parse_boolean(value: object) -> object:
             return reject(f"must be true or false, not {quoted(value)}")
 
 
-def _parse_duration(value: object) -> int | None:
+def _parse_duration(value: object, alternatives: str = "") -> int | None:
     """Parse seconds with up to nine decimals, followed by `s`. Source: the API's schema."""
     if isinstance(value, int) and not isinstance(value, bool):
         reject(f"must be a duration, a string of seconds that ends in s, not {quoted(value)}", f"{value}s")
@@ -149,7 +162,7 @@ def _parse_duration(value: object) -> int | None:
         return None
     match = _DURATION.fullmatch(str(text))
     if match is None:
-        return reject(f"must be a duration in seconds that ends in s, not {quoted(text)}")
+        return reject(f"must be a duration in seconds that ends in s{alternatives}, not {quoted(text)}")
     return int(match[1]) + (1 if int(match[2] or 0) else 0)
 
 

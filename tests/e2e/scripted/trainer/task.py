@@ -28,9 +28,20 @@ def act(action: str) -> None:
             eaten.append(bytearray(b"x" * (1 << 24)))
     elif action.startswith("exit="):
         sys.exit(int(action[5:]))
+    elif action in ("hang", "stop"):  # once on each VM
+        if not (Path.home() / "hung").exists():
+            (Path.home() / "hung").touch()
+            load(action)
     else:
         os.kill(os.getpid(), signal.Signals[action])
         time.sleep(5)
+
+
+def load(action: str) -> None:
+    """Wait for a batch that never comes."""
+    if action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(1e6)
 
 
 class Peers:

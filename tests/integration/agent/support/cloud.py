@@ -149,6 +149,13 @@ class Cloud:
             value = self._metadata.get(path)
             return (404, "not found", "") if value is None or self._closed else (200, value, self._etag(path))
 
+    def store(self, path: str, data: bytes) -> None:
+        parts = urlsplit(path)
+        bucket, name = parts.path.split("/")[5], parse_qs(parts.query)["name"][0]
+        with self._changed:
+            self.objects[f"gs://{bucket}/{name}"] = data
+            self._changed.notify_all()
+
     def publish(self, topic: str, call: dict[str, Any]) -> int:
         with self._changed:
             values = [value for message in call["messages"] for value in message.get("attributes", {}).values()]
@@ -259,10 +266,14 @@ def _handler_of(cloud: Cloud) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - a
                 self._answer(404, b"no such API")
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            data = self.rfile.read(int(self.headers["Content-Length"]))
             cloud.record_request(self.path, dict(self.headers))
+            if self.path.startswith("/upload/storage/v1/b/"):
+                cloud.store(self.path, data)
+                self._answer(200, b"{}")
+                return
             topic = self.path.removeprefix("/v1/").removesuffix(":publish").rsplit("/", 1)[-1]
-            self._answer(cloud.publish(topic, body), b'{"messageIds": ["1"]}')
+            self._answer(cloud.publish(topic, json.loads(data)), b'{"messageIds": ["1"]}')
 
         def do_PUT(self) -> None:
             value = self.rfile.read(int(self.headers["Content-Length"])).decode()

@@ -140,6 +140,14 @@ def test_repeated_datagram_is_handled_once_and_answered_again(member: Member) ->
     assert member.handled == [SAVE]
 
 
+def test_question_that_the_handler_denies_is_not_answered_until_it_is_asked_anew(member: Member) -> None:
+    answers = iter([False, True])
+    member.channel.on("still", lambda _: next(answers))
+    still = replace(SAVE, kind="still")
+    assert member.receive(*[signed(still)] * 3, signed(still, key=OTHER_KEY)) == []
+    assert member.receive(signed(replace(still, serial=2))) == [Datagram(ROUND, 2, "still", 2, answers=True)]
+
+
 def test_later_question_and_each_peer_are_handled_and_an_older_question_is_not(member: Member) -> None:
     again, other = replace(SAVE, serial=2), replace(SAVE, sender=1)
     assert len(member.receive(signed(SAVE), signed(again), signed(SAVE), signed(other))) == 4

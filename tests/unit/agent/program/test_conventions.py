@@ -53,7 +53,8 @@ def test_independent_replicas_get_no_variables_of_launchers() -> None:
     identity = agent_identity(environment=PLATFORM)
     assert "PET_NNODES" in environment_of(identity, {})
     alone = replace(identity, config=replace(identity.config, independent=True))
-    assert environment_of(alone, {}) == platform_variables(alone)
+    assert environment_of(alone, {}) == {"PYTHONFAULTHANDLER": "1", **platform_variables(alone)}
+    assert environment_of(alone, {"PYTHONFAULTHANDLER": ""})["PYTHONFAULTHANDLER"] == ""
 
 
 @pytest.mark.parametrize(

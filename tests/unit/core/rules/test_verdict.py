@@ -23,12 +23,17 @@ from trainmaster.core.model.round import Round
 from trainmaster.core.model.vm import LossCause
 from trainmaster.core.rules.evidence import Rank, rank_of, round_end
 from trainmaster.core.rules.judge import judge
+from trainmaster.core.rules.messages import PEER_SILENT, STILL
 
 NOW: Final = at(100)
 OWN: Final = "trainer/task.py:7 in main"
 BUG: Final = ProgramError("ValueError", "bad batch", OWN, OWN)
 PEER_LOSS: Final = ProgramError("UnavailableError", "Socket closed", "ops.py:1 in f")
 MEMBERS: Final = (CHIEF, WORKER_0, WORKER_1)
+STEP: Final = "trainer/task.py:9 in step"
+DATA: Final = "trainer/data.py:41 in batches"
+ALL_STILL: Final = "all 3 replicas were still for 10 minutes"
+CHIEF_SILENT: Final = "chief 0 printed nothing for 60 s"
 CHIEF_KEY: Final = a_replica(CHIEF).key
 
 
@@ -424,6 +429,38 @@ def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
         "Round 1 ended: several members printed nothing for the job's stallTimeout. "
         "All members restart in their VMs (stall 1 of 3)."
     )
+
+
+@pytest.mark.parametrize(
+    ("errors", "text"),
+    [
+        (
+            [(STILL, STEP), (STILL, DATA), (STILL, STEP)],
+            ALL_STILL + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
+        ),
+        ([(STILL, STEP)] * 2, ALL_STILL + ": all in call (trainer/task.py:9)"),
+        ([(STILL, "")], ALL_STILL),
+        (
+            [("Silent", DATA), (PEER_SILENT, STEP)],
+            CHIEF_SILENT + ": chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
+        ),
+        ([("Silent", ""), ("Silent", "")], "several members printed nothing for 60 s"),
+        ([(PEER_SILENT, "")], "another member"),
+    ],
+)  # fmt: skip
+def test_verdict_on_a_stall_says_where_the_members_hung(errors: list[tuple[str, str]], text: str) -> None:
+    words = {STILL: "still for 10 minutes", "Silent": "printed nothing for 60 s", PEER_SILENT: "another member"}
+    stalls = [
+        exited(
+            replica_id,
+            signal=6,
+            cause=ExitCause.STALLED,
+            error=ProgramError(kind, words[kind], "torch/x.py:1 in call" if own else "", own),
+        )
+        for replica_id, (kind, own) in zip((CHIEF, WORKER_0, WORKER_1), errors, strict=False)
+    ]
+    decision = judge_held(held(), *stalls, *stalls)  # an exit may be reported, and be part of a vm-ready, too
+    assert decision.text == f"Round 1 ended: {text}. All members restart in their VMs (stall 1 of 3)."
 
 
 def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -> None:

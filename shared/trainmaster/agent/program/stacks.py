@@ -1,0 +1,83 @@
+"""The stacks of a program that hangs. Python's faulthandler prints them, which the agent turns on in every program.
+
+SIGABRT makes it print the stacks of all threads, whether the process sleeps, computes, or waits in C, and ends it.
+Source: https://docs.python.org/3/library/faulthandler.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from trainmaster.agent.program.process_table import read_stat
+from trainmaster.agent.program.tracebacks import format_frame, is_own
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+VARIABLE = "PYTHONFAULTHANDLER"
+STACK_S = 0.5
+"""Longest time for the stacks of one process. Measured: 0.3 s on two busy cores."""
+STACKS_S = 10.0
+"""The same for all processes of the program."""
+_BEGIN = "Fatal Python error: Aborted"
+_THREAD = re.compile(r"^(Current thread|Thread) 0x", re.MULTILINE)
+_FRAME = re.compile(r'^\s+File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
+
+
+def print_stacks(processes: Sequence[int], has_stacks: Callable[[int], bool], in_s: float = 0.0) -> int:
+    """End the processes that print their stacks, one after the other; return how many there were.
+
+    `processes` begins with the topmost one. All are stopped before, so that none reacts to the end of another, and
+    children are ended before their parents. `in_s`: time until the first end, in which other members stop theirs.
+    """
+    for pid in processes:
+        _send(pid, signal.SIGSTOP)
+    time.sleep(in_s)
+    end, count = time.monotonic() + STACKS_S, 0
+    for pid in reversed(processes):
+        if not has_stacks(pid) or time.monotonic() >= end:
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))  # a core file may be as large as the memory
+        _send(pid, signal.SIGABRT)
+        _send(pid, signal.SIGCONT)
+        count += 1
+        last = time.monotonic() + STACK_S
+        while read_stat(pid)[:1] not in ([], [b"Z"], [b"X"]) and time.monotonic() < last:
+            time.sleep(0.01)
+    for pid in processes:
+        _send(pid, signal.SIGCONT)
+    return count
+
+
+def find_stacks(output: str) -> str:
+    """Return the part of the output that begins with the first stacks; empty if there are none."""
+    start = output.find(_BEGIN)
+    return output[start:] if start >= 0 else ""
+
+
+def innermost_frames(stacks: str, package: str) -> tuple[str, str]:
+    """Return the innermost frame of the last process, and the innermost one of the program itself.
+
+    Both are `file:line in function`, and empty if there is none. `package`: as in `parse_traceback`. The thread that
+    got the signal is nearly always the main thread, which is printed last.
+    """
+    threads = _THREAD.split(stacks.rpartition(_BEGIN)[2])
+    named = [*zip(threads[1::2], threads[2::2])][::-1]
+    for _, text in sorted(named, key=lambda thread: thread[0] == "Thread"):
+        frames = list(_FRAME.finditer(text))
+        if frames:
+            own = next((frame for frame in frames if is_own(frame.group(1), package)), None)
+            return format_frame(frames[0]), format_frame(own) if own else ""
+    return "", ""
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)

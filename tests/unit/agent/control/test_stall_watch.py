@@ -1,0 +1,168 @@
+"""Which programs the agents of a gang end: all of them if all are still, and none on the word of a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.integration.agent.support.vm import agent_identity
+from trainmaster.agent.channel.datagrams import Datagram
+from trainmaster.agent.control.stall_watch import ASK_AGAIN_S, MOMENT_S, STALLED, STILL, StallWatch
+from trainmaster.agent.control.stillness import Stillness
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import IncarnationKey
+
+NOW: dict[str, float] = {}
+ROUND, OTHER = IncarnationKey(1, 3), IncarnationKey(1, 4)
+
+
+FRAME = "t/task.py:7 in step"
+STACKS = """\
+Fatal Python error: Aborted
+
+Current thread 0x1 (most recent call first):
+  File "/t/task.py", line 7 in step
+"""
+
+
+class Gang:
+    """Agents that exchange datagrams at once. What is still is set, not measured."""
+
+    def __init__(self, members: int, **config: Any) -> None:
+        self.now = 1_000.0
+        self.asked: list[str] = []
+        self.waits: list[float] = []
+        self.ended: list[int] = []
+        self.unreachable: set[int] = set()
+        self.handlers: list[dict[str, Callable[[Datagram], bool | None]]] = [{} for _ in range(members)]
+        self.watches = [self._watch(number, has_channel=members > 1, **config) for number in range(members)]
+        for watch in self.watches:
+            watch.start(ROUND, cast("Any", SimpleNamespace(printed_at=0.0, stacks=lambda: STACKS)))
+
+    def _watch(self, number: int, *, has_channel: bool, **config: Any) -> StallWatch:
+        launcher: Any = SimpleNamespace(end_stalled=lambda *given: self._note(number, given[-1]))
+        channel = SimpleNamespace(
+            number=number, on=self.handlers[number].__setitem__, ask=lambda *asked: self._ask(number, *asked)
+        )
+        inbox = SimpleNamespace(
+            start_thread=lambda work: work() if work.func is launcher.end_stalled else None,
+            post_later=lambda *_: None,
+        )
+        console = SimpleNamespace(log=lambda _: None)
+        parts = cast("tuple[Any, Any, Any]", (inbox, console, launcher))
+        return StallWatch(
+            agent_identity(**config), *parts, cast("Any", channel) if has_channel else None, clock=lambda: self.now
+        )
+
+    def _note(self, number: int, in_s: float) -> None:
+        self.ended.append(number)
+        self.waits.append(in_s)
+
+    def _ask(
+        self, number: int, kind: str, key: IncarnationKey, seconds: Callable[[], Mapping[str, float]], until_s: float,
+        done: Callable[[Sequence[int]], None],
+    ) -> None:  # fmt: skip
+        self.asked.append(f"{number} {kind}")
+        silent = [
+            peer for peer in range(len(self.watches))
+            if peer != number
+            and (peer in self.unreachable or self.receive(peer, kind, key, number, seconds()) is False)
+        ]  # fmt: skip
+        done(silent)
+
+    def receive(
+        self, peer: int, kind: str, key: IncarnationKey = ROUND, sender: int = 0, seconds: Mapping[str, float] = NOW
+    ) -> bool | None:
+        handler = self.handlers[peer].get(kind)
+        return handler(Datagram(key, sender, kind, 1, seconds=seconds)) if handler else False
+
+    def be_still(self, *members: int) -> None:
+        """Let these members be still for long enough, and their agents notice it."""
+        for number in members:
+            watch = self.watches[number]
+            watch._stillness = Stillness(600)
+            watch._stillness.still_s = 620.0
+        for number in members:
+            self.watches[number]._on_still(ROUND)
+
+    @property
+    def stalled(self) -> list[int]:
+        return [number for number, watch in enumerate(self.watches) if watch.has_stalled(ROUND)]
+
+
+def test_all_members_are_ended_once_all_are_still_and_only_the_first_one_asks() -> None:
+    gang = Gang(3, still_s=600)
+    gang.be_still(1, 2)
+    assert (gang.asked, gang.stalled) == ([], [])
+    gang.be_still(0)
+    assert gang.asked == ["0 still", "0 stalled"]
+    assert gang.stalled == sorted(gang.ended) == [0, 1, 2]
+    assert gang.waits == [MOMENT_S] * 3, "all have stopped their programs before the first one ends"
+    end = gang.watches[2].explain(ProgramExit(signal=6))
+    error = {
+        "type": "Still",
+        "message": "still for 10 minutes",
+        "frame": "t/task.py:7 in step",
+        "own_frame": "t/task.py:7 in step",
+    }
+    assert (end.cause, end.error) == ("stalled", error)
+
+
+@pytest.mark.parametrize("why", ["it works", "it cannot be reached", "its agent is of an earlier release"])
+def test_one_member_without_evidence_keeps_all_alive_and_is_asked_again_a_minute_later(why: str) -> None:
+    gang = Gang(3, still_s=600)
+    if why == "it cannot be reached":
+        gang.unreachable.add(2)
+    elif why == "its agent is of an earlier release":
+        gang.handlers[2].clear()
+    gang.be_still(*((0, 1) if why == "it works" else (0, 1, 2)))
+    gang.now += ASK_AGAIN_S - 1
+    gang.be_still(0)
+    assert (gang.asked, gang.stalled) == (["0 still"], [])
+    gang.now += 1
+    gang.unreachable.clear()
+    gang.be_still(0)
+    assert gang.asked[:2] == ["0 still", "0 still"]
+    assert gang.stalled == ([0, 1, 2] if why == "it cannot be reached" else [])
+
+
+def test_program_of_a_job_of_one_replica_is_ended_without_a_peer() -> None:
+    gang = Gang(1, still_s=600)
+    gang.be_still(0)
+    assert (gang.stalled, gang.ended) == ([0], [0])
+
+
+def test_valid_datagram_of_a_peer_ends_no_program_that_works_or_of_another_round() -> None:
+    gang = Gang(2, still_s=600)
+    assert gang.receive(1, STILL) is False
+    gang.receive(1, STALLED)
+    gang.be_still(1)
+    gang.receive(1, STALLED, OTHER)
+    assert gang.stalled == []
+    gang.watches[1].stop()
+    gang.receive(1, STALLED)
+    assert (gang.receive(1, STILL), gang.stalled) == (False, [])
+
+
+@pytest.mark.parametrize(("config", "stalled"), [({"stall_timeout_s": 60}, [0, 1]), ({}, [])])
+def test_peer_of_a_member_that_printed_nothing_prints_its_stacks_only_if_the_job_has_a_time(
+    config: dict[str, Any], stalled: list[int]
+) -> None:
+    gang = Gang(2, **config)
+    for watch in gang.watches:
+        watch._check(ROUND, cast("Any", SimpleNamespace(printed_at=0.0)))
+    assert gang.stalled == stalled
+    if stalled:
+        errors = [watch.explain(ProgramExit(signal=6)).error for watch in gang.watches]
+        assert [error["type"] for error in errors if error] == ["Silent", "PeerSilent"]
+    gang.receive(1, STALLED)
+    assert gang.stalled == stalled
+
+
+def test_time_in_a_datagram_delays_no_end_for_long() -> None:
+    gang = Gang(2, stall_timeout_s=60)
+    gang.receive(1, STALLED, seconds={"in": 1e9})
+    assert gang.waits == [MOMENT_S]

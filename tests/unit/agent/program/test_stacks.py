@@ -1,0 +1,106 @@
+"""The stacks of programs that hang: of real processes, in which order, and what is read from them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trainmaster.agent.program.process_table import process_uses
+from trainmaster.agent.program.save_request import SaveRequest, is_catcher
+from trainmaster.agent.program.stacks import find_stacks, innermost_frames, print_stacks
+from trainmaster.agent.program.tracebacks import parse_traceback
+
+PYTHON = [sys.executable, "-X", "faulthandler", "-c"]
+CHILD = "import time\ndef load():\n  print('up', flush=True)\n  time.sleep(60)\nload()"
+PARENT = f"""
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, lambda *_: sys.exit('a worker has died'))
+def train():
+    child.wait()
+child = subprocess.Popen([*{PYTHON!r}, {CHILD!r}])
+train()
+"""
+ABORTED = """\
+something else
+Fatal Python error: Aborted
+
+Thread 0x00007f0000000002 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+
+Current thread 0x00007f0000000001 (most recent call first):
+  File "/opt/x/site-packages/torch/distributed/distributed_c10d.py", line 3252 in all_reduce
+  File "/opt/x/site-packages/torch/distributed/c10d_logger.py", line 83 in wrapper
+  File "/root/trainer/task.py", line 7 in step
+  File "<frozen runpy>", line 88 in _run_code
+
+Extension modules: numpy.linalg._umath_linalg, torch._C (total: 2)
+"""
+C_THREAD = ABORTED.replace("Current thread 0x00007f0000000001", "Thread 0x00007f0000000001").replace(
+    "\nThread 0x00007f0000000002",
+    "\nCurrent thread 0x1 (most recent call first):\n  <no Python frame>\n\nThread 0x2",
+    1,
+)
+
+
+def ended_with_stacks(code: str, tmp_path: Path, *, is_stopped: bool = False) -> tuple[list[str], float]:
+    """Return the functions that the program hung in, one for each process, and how long that took."""
+    request = SaveRequest(tmp_path, "4711", signal.SIGTERM)
+    errors = tmp_path / "stderr"
+    with errors.open("wb") as stderr:
+        program = subprocess.Popen(
+            [*PYTHON, code], stdout=subprocess.PIPE, stderr=stderr, env=request.variables(in_container=False)
+        )
+    assert program.stdout is not None
+    assert program.stdout.readline() == b"up\n"
+    time.sleep(0.2)
+    if is_stopped:
+        os.kill(program.pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    processes = request.processes(program.pid)
+    assert process_uses(processes).keys() == set(processes)
+    print_stacks(processes, lambda pid: is_catcher(pid, signal.SIGABRT))
+    took_s = time.monotonic() - begun
+    assert program.wait(10) == -signal.SIGABRT
+    program.stdout.close()
+    dumps = errors.read_text().split("Fatal Python error: Aborted")[1:]
+    return [
+        innermost_frames(f"Fatal Python error: Aborted{dump}", "")[0].rpartition(" in ")[2] for dump in dumps
+    ], took_s
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_process_prints_its_stacks_also_while_it_is_stopped(tmp_path: Path, *, is_stopped: bool) -> None:
+    functions, took_s = ended_with_stacks(CHILD, tmp_path, is_stopped=is_stopped)
+    assert functions == ["load"]
+    assert took_s < 5
+
+
+def test_children_print_their_stacks_before_a_parent_that_notices_their_end(tmp_path: Path) -> None:
+    functions, _ = ended_with_stacks(PARENT, tmp_path)
+    assert (functions[0], len(functions)) == ("load", 2)
+
+
+@pytest.mark.parametrize("output", [ABORTED, C_THREAD], ids=["main thread", "signal in a thread of C"])
+def test_frames_are_those_of_the_main_thread(output: str) -> None:
+    expected = ("distributed/distributed_c10d.py:3252 in all_reduce", "trainer/task.py:7 in step")
+    assert innermost_frames(find_stacks(output), "") == expected
+
+
+@pytest.mark.parametrize(
+    "output", ["", "done", "Fatal Python error: Aborted\n\nThread 0x1 (most", "Fatal Python error"]
+)
+def test_output_without_whole_stacks_has_no_frames(output: str) -> None:
+    assert innermost_frames(find_stacks(output), "") == ("", "")
+
+
+def test_error_before_the_stacks_of_an_abort_is_still_the_programs_error() -> None:
+    raised = 'Traceback (most recent call last):\n  File "/root/trainer/task.py", line 3, in f\nValueError: bad\n'
+    error = parse_traceback(raised + "terminate called\n" + ABORTED * 40)
+    assert error is not None
+    assert (error["type"], error["frame"]) == ("ValueError", "trainer/task.py:3 in f")
