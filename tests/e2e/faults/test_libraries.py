@@ -59,7 +59,7 @@ class Library:
     workers: int = 1
     env: tuple[tuple[str, str], ...] = ()
     extension: tuple[tuple[str, object], ...] = ()
-    faults: tuple[str, ...] = ("kill chief", "kill worker", "lost VM", "reboot", "hang")
+    faults: tuple[str, ...] = ("kill chief", "kill worker", "lost VM", "preemption", "reboot", "hang")
     per_epoch: bool = False
     """Whether `step` finds epochs of `SAVE_EVERY` steps."""
 
@@ -69,6 +69,7 @@ TORCHRUN: Final = "torch.distributed.run"
 TORCH: Final = "pytorch-2.13"
 LIBRARIES: Final = {
     "torchrun": Library(TORCH, (TORCHRUN, "-m", "trainer.ddp")),
+    "hang": Library(TORCH, (TORCHRUN, "-m", "trainer.ddp"), extension=(("stallTimeout", "60s"),), faults=("hang",)),
     "lightning": Library(TORCH, ("trainer.lightning_fit",), ("lightning==2.6.*",), BAR),
     "accelerate": Library(TORCH, (TORCHRUN, "-m", "trainer.accelerated"), ("accelerate==1.*",)),
     "jax": Library("scikit-learn-1.9", ("trainer.jax_steps",), ("jax==0.10.*",)),
@@ -79,7 +80,7 @@ LIBRARIES: Final = {
         (TORCHRUN, "-m", "trainer.hugging_face"),
         ("transformers==5.*", "accelerate==1.*", "tensorboard==2.*"),
         BAR,
-        faults=("kill chief", "preemption"),
+        faults=ALONE,
     ),
     "deepspeed": Library(TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=ALONE),
     "keras": Library(
