@@ -134,6 +134,7 @@ class Training:
     def __init__(self, lab: Lab, name: str) -> None:
         self.lab, self.library = lab, LIBRARIES[name]
         library = self.library
+        self.selected = os.environ["FAULTS"].split(",") if os.environ.get("FAULTS") else library.faults
         self.replicas = (CHIEF, WORKER)[: 1 + library.workers]
         files = {f"trainer/{path.name}": path.read_text() for path in (*PROGRAMS.glob("*.py"), PEERS)}
         uri = f"gs://{lab.bucket}/packages/{name}/{name}_program-0.1-py3-none-any.whl"
@@ -150,7 +151,8 @@ class Training:
             runtimeVersion=library.runtime,
         )
         env = {variable: value.format(bucket=lab.bucket) for variable, value in library.env}
-        extension = {"stallTimeout": f"{STALL_S}s", "env": env, **dict(library.extension)}
+        stall = {"stallTimeout": f"{STALL_S}s"} if "hang" in self.selected else {}
+        extension = {**stall, "env": env, **dict(library.extension)}
         self.job_id = lab.upload({**spec, "trainmaster": extension}, name)
 
     @property
@@ -244,7 +246,6 @@ class Training:
 
     def faults(self) -> Iterator[tuple[str, ReplicaId, Callable[[], None]]]:
         """Yield the name of each fault, the replica that it hits, and how it is injected."""
-        selected = os.environ.get("FAULTS", "").split(",") if os.environ.get("FAULTS") else self.library.faults
         last = self.replicas[-1]
         inject: dict[str, tuple[ReplicaId, Callable[[], None]]] = {
             "kill chief": (CHIEF, partial(self.kill_rank, CHIEF)),
@@ -254,7 +255,7 @@ class Training:
             "reboot": (last, partial(self.reboot, last)),
             "hang": (last, partial(self.kill_rank, last, signal.SIGSTOP)),
         }
-        for name in selected:
+        for name in self.selected:
             yield name, *inject[name]
 
     def shown(self, name: str, *options: str) -> dict[str, object]:
