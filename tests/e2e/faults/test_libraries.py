@@ -60,6 +60,8 @@ class Library:
     env: tuple[tuple[str, str], ...] = ()
     extension: tuple[tuple[str, object], ...] = ()
     faults: tuple[str, ...] = ("kill chief", "kill worker", "lost VM", "preemption", "reboot", "hang")
+    folder: str = "/gcs"
+    """How the job writes the path of the mount."""
     per_epoch: bool = False
     """Whether `step` finds epochs of `SAVE_EVERY` steps."""
 
@@ -89,10 +91,13 @@ LIBRARIES: Final = {
         ("keras==3.*", "jax==0.10.*"),
         r"Epoch (\d+)/",
         env=(("KERAS_BACKEND", "jax"),),
+        folder="//gcs",  # Keras without TensorFlow refuses paths that begin with /gcs/
         faults=ALONE,
         per_epoch=True,
     ),
-    "ray": Library(TORCH, ("trainer.ray_train",), ("ray[train]==2.*",), workers=0, faults=ALONE),
+    "ray": Library(
+        TORCH, ("trainer.ray_train",), ("ray[train]==2.*",), workers=0, env=(("RAY_DEDUP_LOGS", "0"),), faults=ALONE
+    ),
     "wandb": Library(
         "scikit-learn-1.9",
         ("trainer.wandb_offline",),
@@ -146,7 +151,7 @@ class Training:
             library.workers,
             packageUris=[uri],
             pythonModule=module,
-            args=[*words, f"/gcs/{lab.bucket}/libraries/{name}"],
+            args=[*words, f"{library.folder}/{lab.bucket}/libraries/{name}"],
             jobDir=f"gs://{lab.bucket}/libraries/{name}",
             runtimeVersion=library.runtime,
         )
