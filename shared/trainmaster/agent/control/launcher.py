@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 
 COMPILER_LOCKS = ".cache/torch_extensions/*/*/lock"
-"""Below the home directory. PyTorch waits for the end of a compilation as long as the file exists, also for one that was
-killed. Source: torch/utils/file_baton.py."""
+"""Below the home directory. While such a file exists, PyTorch waits for the end of a compilation, also of a killed one.
+Source: torch/utils/file_baton.py."""
 STUCK_S = 60.0  # after SIGKILL; a process that the kernel can end at all is gone in a fraction of a second
 
 
