@@ -108,12 +108,11 @@ LIBRARIES: Final = {
     ),
     "mlflow": Library(
         "scikit-learn-1.9",
-        ("trainer.mlflow_files",),
+        ("trainer.mlflow_sqlite",),
         ("mlflow==3.*",),
         workers=0,
-        env=(("MLFLOW_TRACKING_URI", "file:///gcs/{bucket}/mlruns"), ("MLFLOW_ALLOW_FILE_STORE", "true")),
         extension=(("trackingRun", "one"),),
-        faults=ALONE,
+        faults=("kill chief",),  # its database is on the disk of the VM
     ),
     "goodput": Library(
         "scikit-learn-1.9",
