@@ -59,7 +59,9 @@ class Library:
     workers: int = 1
     env: tuple[tuple[str, str], ...] = ()
     extension: tuple[tuple[str, object], ...] = ()
-    faults: tuple[str, ...] = ("kill chief", "kill worker", "lost VM", "reboot", "hang")
+    faults: tuple[str, ...] = ("kill chief", "kill worker", "lost VM", "preemption", "reboot", "hang")
+    folder: str = "/gcs"
+    """How the job writes the path of the mount."""
     per_epoch: bool = False
     """Whether `step` finds epochs of `SAVE_EVERY` steps."""
 
@@ -69,6 +71,7 @@ TORCHRUN: Final = "torch.distributed.run"
 TORCH: Final = "pytorch-2.13"
 LIBRARIES: Final = {
     "torchrun": Library(TORCH, (TORCHRUN, "-m", "trainer.ddp")),
+    "hang": Library(TORCH, (TORCHRUN, "-m", "trainer.ddp"), extension=(("stallTimeout", "60s"),), faults=("hang",)),
     "lightning": Library(TORCH, ("trainer.lightning_fit",), ("lightning==2.6.*",), BAR),
     "accelerate": Library(TORCH, (TORCHRUN, "-m", "trainer.accelerated"), ("accelerate==1.*",)),
     "jax": Library("scikit-learn-1.9", ("trainer.jax_steps",), ("jax==0.10.*",)),
@@ -79,7 +82,7 @@ LIBRARIES: Final = {
         (TORCHRUN, "-m", "trainer.hugging_face"),
         ("transformers==5.*", "accelerate==1.*", "tensorboard==2.*"),
         BAR,
-        faults=("kill chief", "preemption"),
+        faults=ALONE,
     ),
     "deepspeed": Library(TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=ALONE),
     "keras": Library(
@@ -88,10 +91,13 @@ LIBRARIES: Final = {
         ("keras==3.*", "jax==0.10.*"),
         r"Epoch (\d+)/",
         env=(("KERAS_BACKEND", "jax"),),
+        folder="//gcs",  # Keras without TensorFlow refuses paths that begin with /gcs/
         faults=ALONE,
         per_epoch=True,
     ),
-    "ray": Library(TORCH, ("trainer.ray_train",), ("ray[train]==2.*",), workers=0, faults=ALONE),
+    "ray": Library(
+        TORCH, ("trainer.ray_train",), ("ray[train]==2.*",), workers=0, env=(("RAY_DEDUP_LOGS", "0"),), faults=ALONE
+    ),
     "wandb": Library(
         "scikit-learn-1.9",
         ("trainer.wandb_offline",),
@@ -132,6 +138,7 @@ class Training:
     def __init__(self, lab: Lab, name: str) -> None:
         self.lab, self.library = lab, LIBRARIES[name]
         library = self.library
+        self.selected = os.environ["FAULTS"].split(",") if os.environ.get("FAULTS") else library.faults
         self.replicas = (CHIEF, WORKER)[: 1 + library.workers]
         files = {f"trainer/{path.name}": path.read_text() for path in (*PROGRAMS.glob("*.py"), PEERS)}
         uri = f"gs://{lab.bucket}/packages/{name}/{name}_program-0.1-py3-none-any.whl"
@@ -143,11 +150,13 @@ class Training:
             library.workers,
             packageUris=[uri],
             pythonModule=module,
-            args=[*words, f"/gcs/{lab.bucket}/libraries/{name}"],
+            args=[*words, f"{library.folder}/{lab.bucket}/libraries/{name}"],
             jobDir=f"gs://{lab.bucket}/libraries/{name}",
             runtimeVersion=library.runtime,
         )
-        extension = {"stallTimeout": f"{STALL_S}s", "env": dict(library.env), **dict(library.extension)}
+        env = {variable: value.format(bucket=lab.bucket) for variable, value in library.env}
+        stall = {"stallTimeout": f"{STALL_S}s"} if "hang" in self.selected else {}
+        extension = {**stall, "env": env, **dict(library.extension)}
         self.job_id = lab.upload({**spec, "trainmaster": extension}, name)
 
     @property
@@ -159,14 +168,22 @@ class Training:
     def steps(self) -> list[int]:
         """The steps that rank 0 has shown since its latest start."""
         with suppress(StopIteration):  # no VM of the replica is listed
-            output = self.lab.console(self.job_id, CHIEF).rpartition(START)[2]
-            return [int(step) for step in re.findall(self.library.step, output) if int(step)]
+            return self._steps_in(self.lab.console(self.job_id, CHIEF).rpartition(START)[2])
         return []
+
+    def _steps_in(self, output: str) -> list[int]:
+        return [int(step) for step in re.findall(self.library.step, output) if int(step)]
 
     @property
     def runs(self) -> set[str]:
         """The runs of the tracker that rank 0 has printed on its current VM."""
         return set(re.findall(r"^run (\w[\w-]+)\s*$", self.lab.console(self.job_id, CHIEF), re.MULTILINE))
+
+    def last_step(self, start: tuple[str, int]) -> int:
+        """Return the last step that rank 0 has shown since this start, also of a VM that is gone."""
+        instance_id, number = start
+        [log] = (self.lab.stack.state_dir / "compute" / "serial").glob(f"*-{instance_id}.log")
+        return max(self._steps_in(log.read_text(errors="replace").split(START)[number]), default=0)
 
     def start(self, replica_id: ReplicaId) -> tuple[str, int]:
         """Return what identifies the latest start of the replica's program: its VM, and how many it has started."""
@@ -184,14 +201,17 @@ class Training:
             return len(set(shown)) > 2 and 4 <= shown[-1] % SAVE_EVERY <= 12
 
         self.lab.until(has_trained, within_s)
+        outputs = [self.lab.console(self.job_id, replica_id).rpartition(START)[2] for replica_id in self.replicas]
+        shown = {line for output in outputs for line in re.findall(rf"{STEP} (loss \d+\.\d{{4}})", output)}
+        assert len(shown) == len({step for step, _ in shown}), "the replicas train apart: their losses differ"
 
-    def meet(self, fault: Callable[[], None]) -> float:
-        """Inject the fault, wait for the next round and a step in it; return how long that took, in seconds.
+    def meet(self, fault: Callable[[], None]) -> tuple[float, int, int]:
+        """Inject the fault, wait for the next round and a step in it.
 
-        The training must go on behind its last checkpoint.
+        Return how long that took, in seconds, the last step before it, and the first one in the new round. The training
+        must go on behind its last checkpoint.
         """
         starts = {replica_id: self.start(replica_id) for replica_id in self.replicas}
-        last = self.steps[-1]
         began = time.monotonic()
         fault()
         for replica_id, before in starts.items():
@@ -199,9 +219,10 @@ class Training:
         self.lab.until(lambda: self.steps, RECOVERS_S)
         took_s = time.monotonic() - began
         unit = 1 if self.library.per_epoch else SAVE_EVERY
-        assert last - 2 * unit < self.steps[0] <= last + 2 * unit, (last, self.steps[:3], self.lab.story(self.job_id))
+        last, first = self.last_step(starts[CHIEF]), self.steps[0]
+        assert last - 2 * unit < first <= last + unit, (last, self.steps[:3], self.lab.story(self.job_id))
         self.train()
-        return took_s
+        return took_s, last, first
 
     def _has_started(self, replica_id: ReplicaId, before: tuple[str, int]) -> bool:
         with suppress(StopIteration):  # no VM of the replica is listed
@@ -229,7 +250,6 @@ class Training:
 
     def faults(self) -> Iterator[tuple[str, ReplicaId, Callable[[], None]]]:
         """Yield the name of each fault, the replica that it hits, and how it is injected."""
-        selected = os.environ.get("FAULTS", "").split(",") if os.environ.get("FAULTS") else self.library.faults
         last = self.replicas[-1]
         inject: dict[str, tuple[ReplicaId, Callable[[], None]]] = {
             "kill chief": (CHIEF, partial(self.kill_rank, CHIEF)),
@@ -239,9 +259,8 @@ class Training:
             "reboot": (last, partial(self.reboot, last)),
             "hang": (last, partial(self.kill_rank, last, signal.SIGSTOP)),
         }
-        for name in self.library.faults:
-            if name in selected:
-                yield name, *inject[name]
+        for name in self.selected:
+            yield name, *inject[name]
 
     def shown(self, name: str, *options: str) -> dict[str, object]:
         """What `jobs describe` shows of the program under this name."""
@@ -275,7 +294,7 @@ def test_library_goes_on_after_each_fault_without_a_line_for_the_platform(
     cells = []
     for fault, culprit, inject in training.faults():
         before = training.charges
-        took_s = training.meet(inject)
+        took_s, last, first = training.meet(inject)
         after = training.charges
         if fault.startswith("kill"):
             assert after == before | {str(culprit): before.get(str(culprit), 0) + 1}, lab.story(job_id)
@@ -288,7 +307,10 @@ def test_library_goes_on_after_each_fault_without_a_line_for_the_platform(
             assert culprit.words in training.verdict, training.verdict
         assert training.runs == runs, lab.story(job_id)
         cells.append(f"{fault} {took_s:.0f} s")
-        print(name, cells[-1], flush=True)
+        charged = sum(after.values()) - sum(before.values())
+        steps = f"step {last} -> {first}"
+        print(f"{name}: {cells[-1]}, {steps}, {charged} charged, load {os.getloadavg()[0]:.0f}", flush=True)
+        print(training.verdict, flush=True)
     lab.until(lambda: training.shown("progress"), CURVE_S)
     progress = training.shown("progress")
     lab.finish(job_id)

@@ -38,6 +38,24 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
     assert cloud.published() == [("vm-ready", (1, 1)), ("replica-exit", (1, 1)), ("vm-ready", (1, 2))]
 
 
+def test_compiler_lock_of_a_killed_program_does_not_block_the_next_one(cloud: Cloud, vm: Vm) -> None:
+    """As PyTorch's `FileBaton`, by which DeepSpeed and others compile: it waits while the file exists."""
+    vm.program("""
+        import os, pathlib, signal
+        lock = pathlib.Path.home() / ".cache/torch_extensions/py311_cpu/shm/lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        (lock.parent / "shm.so").touch()
+        if not lock.exists():
+            lock.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    for incarnation in (1, 2):
+        cloud.direct(1, incarnation)
+        if incarnation == 1:
+            vm.boot()
+        assert cloud.wait_for_message("replica-exit", (1, incarnation)).body["signal"] == signal.SIGKILL
+
+
 def test_reboot_into_a_newer_directive_reports_nothing_of_the_old_one(cloud: Cloud, vm: Vm) -> None:
     vm.program(BLOCKS)
     cloud.direct(1, 1)

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 STACK_GRACE_S = 2.0
 """Time between SIGTERM and SIGKILL for a program that has printed its stacks."""
+COMPILER_LOCKS = ".cache/torch_extensions/*/*/lock"
+"""Below the home directory. While such a file exists, PyTorch waits for the end of a compilation, also of a killed one.
+Source: torch/utils/file_baton.py."""
 STUCK_S = 60.0  # after SIGKILL; a process that the kernel can end at all is gone in a fraction of a second
 
 
@@ -210,6 +213,8 @@ class Launcher:
         inherited["PATH"] = os.pathsep.join([f"{site.getuserbase()}/bin", inherited.get("PATH", os.defpath)])
         # The agent's own interpreter, which is the `python3` that the startup script found.
         command[0] = sys.executable
+        for lock in Path.home().glob(COMPILER_LOCKS):
+            lock.unlink()
         variables = {**inherited, **env}
         if jax_cluster.COUNT in env:
             jax_cluster.install(Path(site.getusersitepackages()))

@@ -7,6 +7,7 @@ of TPU hosts, which find each other, or of independent replicas.
 | ------------------------------------ | ------------------------------------------------------------------------ |
 | torchrun (`distributed/argparse_util.py`) | PET_NNODES, PET_NODE_RANK, PET_MASTER_*, PET_NPROC_PER_NODE         |
 | JAX (`_src/distributed.py`)          | JAX_COORDINATOR_ADDRESS; Kubeflow's JAX_NUM_PROCESSES, JAX_PROCESS_ID    |
+| Accelerate (`state.py`)              | ACCELERATE_USE_CPU, without GPUs: its processes ignore each other without it |
 | Keras (`distribution_lib.py`)        | KERAS_DISTRIBUTION_*, with one process per machine                       |
 | Ray (`ray symmetric-run`)            | RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT                                   |
 | W&B, Comet, Neptune                  | the run of the job, on rank 0, where the job names the tracker           |
@@ -44,6 +45,8 @@ def launch_variables(platform: Mapping[str, str], gpus: int) -> dict[str, str]:
         "JAX_PROCESS_ID": rank,
         "RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT": str(RAY_WAIT_S),
     }
+    if not gpus:
+        variables["ACCELERATE_USE_CPU"] = "true"
     if gpus <= 1:
         variables["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"{address}:{port}"
         variables["KERAS_DISTRIBUTION_NUM_PROCESSES"] = size

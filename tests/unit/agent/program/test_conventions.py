@@ -34,7 +34,7 @@ RAY: Final = {"RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT": "600"}
 @pytest.mark.parametrize(
     ("changes", "gpus", "expected"),
     [
-        ({}, 0, {**TORCH, **JAX, **KERAS, **RAY}),
+        ({}, 0, {**TORCH, **JAX, **KERAS, **RAY, "ACCELERATE_USE_CPU": "true"}),
         ({}, 1, {**TORCH, **JAX, **KERAS, **RAY}),
         ({}, 8, {**TORCH, "PET_NPROC_PER_NODE": "8", **JAX, **RAY}),
         ({"WORLD_SIZE": "1", "RANK": "0"}, 8, {}),
