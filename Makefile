@@ -112,7 +112,7 @@ SEEDS ?= 200000
 FUZZ_S ?= 3600
 .PHONY: soak
 soak: $(INSTALLED) ## simulate SEEDS job histories with faults, and throw hostile input at every entrance for FUZZ_S seconds
-	@$(BIN)/python -m trainmaster.simulator.soak --seeds $(SEEDS)
+	@$(BIN)/python -m tests.sim.soak --seeds $(SEEDS)
 	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S) --seed $$RANDOM --jobs $$(getconf _NPROCESSORS_ONLN)
 
 .PHONY: explore

@@ -2,7 +2,6 @@
 
     oracle    takes the first zone that has room
     now       the rules of the product, with what other jobs have found
-    before    one order per job, stockouts of the last 30 minutes last; a lost gang keeps its zone for 15 minutes
 
 All times count until the gang is ready, and are cut at 48 hours. The rules are the real ones: each capacity error is
 judged and folded into the job's state. No cloud is called, and no time passes.
@@ -27,7 +26,7 @@ from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.core.rules.capacity_backoff import is_too_early, next_request_at
+from trainmaster.core.rules.capacity_backoff import is_too_early
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.rules.outlook import look_out
 from trainmaster.core.rules.search import may_begin_pass
@@ -41,8 +40,6 @@ READY_S: Final = 75.0
 """From the creation of a VM to its agent's report."""
 VISIT_S: Final = 7200.0
 """Other jobs request VMs in each zone every two hours."""
-FORMER_MEMORY_S: Final = 1800.0
-FORMER_WAIT_S: Final = 900.0
 ONE_REGION: Final = tuple(f"us-central1-{letter}" for letter in "abcf")
 THREE_REGIONS: Final = (*ONE_REGION, *(f"us-east4-{letter}" for letter in "abc"), *(f"us-west1-{c}" for c in "abc"))
 
@@ -145,35 +142,6 @@ def now_s(search: Search) -> float:
     return LIMIT_S
 
 
-def before_s(search: Search) -> float:
-    """Return when the earlier rule is ready."""
-    zones, job = list(search.zones), job_in(search.zones)
-    began_s = search.now_s
-    if search.lost_in is None:
-        recent = {
-            outcome.zone
-            for outcome in search.outcomes("")
-            if not outcome.is_created and at(began_s) - outcome.at < timedelta(seconds=FORMER_MEMORY_S)
-        }
-        zones.sort(key=lambda zone: zone in recent)
-    number = zones.index(search.lost_in) if search.lost_in else 0
-    errors = 0
-    while search.now_s < LIMIT_S:
-        named = search.request(zones[number])
-        if named is None:
-            return search.now_s
-        errors += 1
-        is_kept = search.lost_in is not None and search.now_s - began_s < FORMER_WAIT_S
-        if not is_kept:
-            following = [zones.index(zone) for zone in named]
-            number = following[0] if following else (number + 1) % len(zones)
-        if is_kept or errors % len(zones) == 0:
-            placement = replace(job.placement, round=errors)
-            next_at = next_request_at(replace(job, placement=placement), at(began_s), at(search.now_s))
-            search.wait_for_sweep((next_at - START).total_seconds())
-    return LIMIT_S
-
-
 def job_in(zones: tuple[str, ...]) -> Job:
     gpus = Accelerator("nvidia-tesla-a100", 1)
     group = TaskGroup(TaskType.WORKER, GANG, "a2-highgpu-1g", gpus, spot=True)
@@ -207,19 +175,15 @@ def _after(state: State, event: Event, search: Search) -> State:
     return apply(state, evolve(state, judge(state, event, now), now))
 
 
-ARMS: Final = {"now": now_s, "before": before_s}
-
-
-def compare(weathers: Sequence[int], climate: Climate, zones: tuple[str, ...], *, lost: bool) -> dict[str, float]:
-    """Return per arm the geometric mean of its time over the oracle's."""
-    logs: dict[str, float] = dict.fromkeys(ARMS, 0.0)
+def compare(weathers: Sequence[int], climate: Climate, zones: tuple[str, ...], *, lost: bool) -> float:
+    """Return the geometric mean of the product's time over the oracle's."""
+    logs = []
     for seed in weathers:
         begins_s, lost_in = _loss(seed, climate, zones) if lost else (0.0, None)
         best_s = oracle_s(Search(Weather(seed, climate), zones, lost_in, begins_s)) - begins_s
-        for name, arm in ARMS.items():
-            took_s = min(arm(Search(Weather(seed, climate), zones, lost_in, begins_s)), LIMIT_S) - begins_s
-            logs[name] += log(max(took_s, 1.0) / best_s) / len(weathers)
-    return {name: exp(value) for name, value in logs.items()}
+        took_s = min(now_s(Search(Weather(seed, climate), zones, lost_in, begins_s)), LIMIT_S) - begins_s
+        logs.append(log(max(took_s, 1.0) / best_s))
+    return exp(sum(logs) / len(logs))
 
 
 def _loss(seed: int, climate: Climate, zones: tuple[str, ...]) -> tuple[float, str]:
@@ -236,13 +200,13 @@ def _loss(seed: int, climate: Climate, zones: tuple[str, ...]) -> tuple[float, s
 def main() -> None:
     """Print a table of all climates."""
     weathers = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
-    sys.stdout.write(f"| {len(weathers)} weathers per cell | climate | now | before |\n| --- | --- | --- | --- |\n")
+    sys.stdout.write(f"| {len(weathers)} weathers per cell | climate | now |\n| --- | --- | --- |\n")
     for label, zones in (("one region", ONE_REGION), ("three regions", THREE_REGIONS)):
         for lost in (False, True):
             for climate in Climate:
                 found = compare(weathers, climate, zones, lost=lost)
                 what = "gang that lost all VMs" if lost else "start"
-                sys.stdout.write(f"| {what}, {label} | {climate} | {found['now']:.2f} | {found['before']:.2f} |\n")
+                sys.stdout.write(f"| {what}, {label} | {climate} | {found:.2f} |\n")
                 sys.stdout.flush()
 
 

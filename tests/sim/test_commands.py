@@ -1,4 +1,4 @@
-"""The commands `trainmaster simulate`, `python -m trainmaster.simulator`, `python -m trainmaster.simulator.soak`."""
+"""The commands `trainmaster simulate`, `python -m trainmaster.simulator`, `python -m tests.sim.soak`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.sim.soak import run_batch
 from tests.support.jobs import a_spec
 from trainmaster.cli.options import parse_duration
 from trainmaster.cli.simulate import simulate
-from trainmaster.simulator.soak import run_batch
 
 
 @pytest.fixture

@@ -25,12 +25,12 @@ from typing import TypeGuard
 
 import pytest
 
+from tests.support.refusals import read_refusals
 from trainmaster_emulators.process import processes, service
 from trainmaster_emulators.process import state as states
 from trainmaster_emulators.process.backends import require_backend
 from trainmaster_emulators.process.loopback import CallError
 from trainmaster_emulators.process.state import StackConfig, StackError, StackState
-from trainmaster_emulators.realism.call_access import read_refusals
 from trainmaster_emulators.services import firestore, grpc_gate, http_gate, pubsub, storage
 from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks

@@ -8,7 +8,6 @@ Firestore.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -120,9 +119,3 @@ def first_string(message: bytes) -> str:
         shift, position = shift + 7, position + 1
         if not byte & 0x80:
             return message[position : position + length].decode()
-
-
-def read_refusals(output: str) -> Counter[str]:
-    """Return message of a refusal → number of calls. `output`: what an emulator printed; in a stack, its log file."""
-    lines = (line for line in output.splitlines() if line.startswith(REFUSED))
-    return Counter(line.removeprefix(REFUSED) for line in lines)

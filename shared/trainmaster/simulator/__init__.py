@@ -6,6 +6,5 @@
        └─────► invariants, checked after every action
 
 It is single-threaded, uses no wall clock, and draws all randomness from one generator: the same seed always gives the
-same history. `python -m trainmaster.simulator --seed N` replays one history; `python -m trainmaster.simulator.soak`
-runs many.
+same history. `python -m trainmaster.simulator --seed N` replays one history.
 """

@@ -8,8 +8,9 @@ import pytest
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
+from tests.support.refusals import read_refusals
 from trainmaster_emulators.compute.account_gate import AccountGate
-from trainmaster_emulators.realism.call_access import INFRA, read_refusals
+from trainmaster_emulators.realism.call_access import INFRA
 
 INSTANCE = "/compute/v1/projects/p/zones/us-central1-a/instances/1"
 

@@ -11,7 +11,8 @@ import pytest
 from google.cloud.firestore_v1.types import CommitRequest, RunQueryRequest
 from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
-from trainmaster_emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted_access, read_refusals
+from tests.support.refusals import read_refusals
+from trainmaster_emulators.realism.call_access import FIRESTORE, PUBSUB, TABLE, granted_access
 from trainmaster_emulators.services.grpc_gate import OPTIONS, Gate, listen
 
 COMMIT = "/google.firestore.v1.Firestore/Commit"

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.refusals import read_refusals
 from trainmaster_emulators.process.loopback import call
-from trainmaster_emulators.realism.call_access import INFRA, TABLE_FILE, read_refusals
+from trainmaster_emulators.realism.call_access import INFRA, TABLE_FILE
 from trainmaster_emulators.realism.http_access import ROLES_FILE, Api
 from trainmaster_emulators.services import iam
 from trainmaster_emulators.services.http_gate import GateServer

@@ -1,4 +1,4 @@
-"""Run many histories under all fault profiles: `python -m trainmaster.simulator.soak --seeds N --jobs J`.
+"""Run many histories under all fault profiles: `python -m tests.sim.soak --seeds N --jobs J`.
 
 Prints the seeds that failed. Worker processes take small batches, so that one slow history delays only its batch.
 """
@@ -71,7 +71,7 @@ def soak(first: int, seeds: int, jobs: int, names: Sequence[str]) -> Iterator[Ta
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m trainmaster.simulator.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.soak", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
