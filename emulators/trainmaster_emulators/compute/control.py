@@ -71,9 +71,8 @@ class Control:
             case "crash":
                 operation = lifecycle.crash(instance)
             case "upcoming-maintenance":
-                return maintenance_schedule.announce(
-                    lifecycle, instance, float(body.get("in_s", maintenance_schedule.NOTICE_S))
-                )
+                in_s = maintenance_schedule.NOTICE_S if notice_s is None else notice_s
+                return maintenance_schedule.announce(lifecycle, instance, in_s)
             case "kill-program":
                 return self._kill_program(instance, str(body.get("signal", "KILL")))
             case _:

@@ -31,6 +31,10 @@ class FaultClient:
     def maintenance(self, vm: str, notice_s: float | None = None) -> None:
         self._vm(vm, "maintenance", notice_s)
 
+    def upcoming_maintenance(self, vm: str, notice_s: float | None = None) -> None:
+        """Announce maintenance to a VM with GPUs. It begins after `notice_s` seconds; None: after an hour."""
+        self._vm(vm, "upcoming-maintenance", notice_s)
+
     def crash(self, vm: str, host: int = 0) -> None:
         """Simulate a host error: the VM, or this host of a TPU node, loses power without notice."""
         self._call("POST", f"/emulator/v1/vms/{vm}:crash", {"host": host}, f"VM {vm}")

@@ -59,7 +59,7 @@ def provisioning_model(lab: Lab, vm: Vm) -> str:
     [
         # Google's notice; the replacement does not wait for its end.
         pytest.param("maintenance", {"notice_s": 60}, GPU),
-        pytest.param("upcoming_maintenance", {"in_s": 3600}, GPU),
+        pytest.param("upcoming_maintenance", {"notice_s": 3600}, GPU),
         ("preempt", {"notice_s": 30}, SPOT),
     ],
 )

@@ -37,7 +37,7 @@ def test_maintenance_begins_at_the_start_of_the_announced_window(emulator: Emula
     watch = f'{READ_KEY} -w "\\n"; until {READ_KEY} | grep window; do sleep 0.05; done; echo; sleep 600'
     emulator.run("vm", watch, **GPU)
     eventually(lambda: "{}" in emulator.serial("vm"))
-    announced = emulator.fault("vm", "upcoming-maintenance", in_s=3)
+    announced = emulator.fault("vm", "upcoming-maintenance", notice_s=3)
     starts_at = datetime.fromisoformat(announced["window_start_time"])
     assert timedelta(0) < starts_at - datetime.now(UTC) < timedelta(seconds=3)
     assert (announced["maintenance_status"], announced["type"]) == ("PENDING", "SCHEDULED")
@@ -113,7 +113,7 @@ def test_program_that_ends_after_saving_is_reported_lost_at_once(emulator: Emula
 def test_program_that_continues_is_replaced_in_the_last_part_of_the_notice(emulator: Emulator, cloud: Cloud) -> None:
     boot(emulator, cloud, "pass")
     announced_at = time.monotonic()
-    emulator.fault("vm", "upcoming-maintenance", in_s=REPLACEMENT_S + 4)
+    emulator.fault("vm", "upcoming-maintenance", notice_s=REPLACEMENT_S + 4)
     eventually(lambda: "SAVED" in emulator.serial("vm"), within_s=60)
     message = cloud.wait_for_message("maintenance")
     assert message.at - announced_at > 2.5, "the announcement has whole seconds"

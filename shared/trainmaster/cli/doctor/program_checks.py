@@ -18,8 +18,7 @@ from trainmaster.flows.job_creation.package_versions import programs_of
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.ports import BucketForbiddenError, Objects, ObjectTimes
 
-PACKAGE_BYTES_MAX: Final = 100 << 20
-"""Larger packages are not read."""
+PACKAGE_BYTES_MAX: Final = 100 << 20  # larger packages are not read
 
 
 class CheckedObjects(Objects, ObjectTimes, Protocol):
