@@ -95,10 +95,13 @@ def test_machine_that_fails_the_preflight_is_replaced_before_its_program_starts(
     gpu = {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": "1"}}
     lab.faults.change(unfit_zones=["us-central1-a"])
     try:
-        job_id = lab.scripted(workers=1, steps=2, workerConfig=gpu, trainmaster={"zones": ["us-central1-a"]})
+        zones = {"zones": ["us-central1-a"]}
+        job_id = lab.scripted(workers=1, steps=MANY_STEPS, workerConfig=gpu, trainmaster=zones)
         lab.until(lambda: lab.replica(job_id, WORKER_0).replaced, 60)
     finally:
         lab.faults.clear()
+    lab.wait(job_id, "RUNNING")
+    lab.finish(job_id)
     state = lab.wait_for_success(job_id, 90)
     (unfit,) = [entry.decision for entry in lab.decisions(job_id) if entry.decision.reason is Reason.UNFIT]
     print(unfit.text)
