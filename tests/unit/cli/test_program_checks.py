@@ -77,7 +77,7 @@ def test_module_of_a_dependency_is_not_judged(module: str) -> None:
     assert list(check_programs(a_program(module), stored(sdist("trainer/__init__.py", "trainer/x.py")))) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", sdist(*FILES)[:40]])
+@pytest.mark.parametrize("content", [b"", b"no archive", sdist(*FILES)[:40]], ids=["empty", "text", "cut off"])
 def test_unreadable_archive_is_not_judged(content: bytes) -> None:
     assert list(check_programs(a_program("trainer.task"), stored(content))) == []
 
