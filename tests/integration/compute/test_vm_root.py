@@ -37,9 +37,11 @@ kill $PPID
 """
 FORBIDDEN: Final = f"""
 umount /gcs && rmdir /gcs
-setpriv --bounding-set -sys_admin --inh-caps -sys_admin {{python}} {vm_init.__file__} {{inner}} {{tmp}} /no-marker
+setpriv --bounding-set -sys_admin --inh-caps -sys_admin \\
+  {{python}} {vm_init.__file__} {{inner}} {{tmp}} /no-marker < <(sleep 30)
 echo never
 """
+"""The end of its standard input would power the inner VM off."""
 
 
 def run_vm(folder: Path, script: str, python: str, user: int, **environ: str) -> str:
