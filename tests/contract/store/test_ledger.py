@@ -14,7 +14,7 @@ from tests.contract.store.building import entry_of, must, submit
 from tests.support.jobs import START, WORKER_0, a_job, at, exited, lost, ready
 from trainmaster.core.actions import ContinueProvisioning
 from trainmaster.core.decisions import Decision, Reason, Rule
-from trainmaster.core.events import CapacityErrorKind, VmLost, VmReady, VmsNotCreated
+from trainmaster.core.events import CapacityErrorKind, ReplicaExited, VmLost, VmReady, VmsNotCreated
 from trainmaster.core.evolve import evolve
 from trainmaster.core.ledger import LedgerEntry, counters, fold
 from trainmaster.core.model.job import JobState
@@ -37,8 +37,12 @@ def test_ledger_entry_is_read_back_and_the_ledger_folds_to_the_state(store: Stor
     assert fold(store.ledger("digits_1")) == now.state
 
 
-@pytest.mark.parametrize("event", [lost(WORKER_0), ready(WORKER_0)], ids=["loss", "report"])
-def test_event_that_is_committed_beside_a_move_folds_to_the_state(store: Store, event: VmLost | VmReady) -> None:
+@pytest.mark.parametrize(
+    "event", [lost(WORKER_0), ready(WORKER_0), exited(WORKER_0, 1)], ids=["loss", "report", "exit"]
+)
+def test_event_that_is_committed_beside_a_move_folds_to_the_state(
+    store: Store, event: VmLost | VmReady | ReplicaExited
+) -> None:
     """Both commits read the same state: the move writes the job, the event its replica."""
     submit(store)
     loaded, whole = must(store.load("digits_1", "1-worker-0")), must(store.load_attempt("digits_1"))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 WIDTH = 390
 SHOTS = os.environ.get("TRAINMASTER_TEST_SCREENSHOTS", "")
-"""A folder for screenshots, to be looked at."""
+"""The folder in which a developer wants screenshots of the pages; empty: none are made."""
 
 
 def look_at(page: Page, path: str, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import tarfile
 import zipfile
 from collections.abc import Sequence
@@ -23,9 +24,9 @@ def a_program(module: str, *packages: str, job_dir: str | None = None) -> Plan:
     return a_plan(program=Program(packages or (f"{URI}#7",), module, (), job_dir))
 
 
-def sdist(*files: str) -> bytes:
+def sdist(*files: str, form: str = "gz") -> bytes:
     content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+    with tarfile.open(fileobj=content, mode=f"w:{form}") as archive:  # type: ignore[call-overload]
         for file in files:
             archive.addfile(tarfile.TarInfo(f"trainer-0.1/{file}"))
     return content.getvalue()
@@ -80,6 +81,21 @@ def test_module_of_a_dependency_is_not_judged(module: str) -> None:
 @pytest.mark.parametrize("content", [b"", b"no archive", sdist(*FILES)[:40]], ids=["empty", "text", "cut off"])
 def test_unreadable_archive_is_not_judged(content: bytes) -> None:
     assert list(check_programs(a_program("trainer.task"), stored(content))) == []
+
+
+@pytest.mark.parametrize("form", ["gz", "bz2", "xz", "zip"])
+def test_archive_with_any_damage_is_not_judged_and_raises_nothing(form: str) -> None:
+    rng = random.Random(form)  # noqa: S311 - damage, no secret
+    files = [f"trainer/module_{rng.random()}.py" for _ in range(200)]
+    content = wheel(*files) if form == "zip" else sdist(*files, form=form)
+    for _ in range(60):
+        damaged = bytearray(content)
+        for _ in range(rng.randint(1, 8)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        assert all(
+            finding.status is not Status.FIX
+            for finding in check_programs(a_program("trainer.task"), stored(bytes(damaged)))
+        )
 
 
 def test_packages_that_are_not_uploaded_yet_are_read_where_they_are_staged() -> None:

@@ -214,7 +214,7 @@ class Launcher:
         # The agent's own interpreter, which is the `python3` that the startup script found.
         command[0] = sys.executable
         for lock in Path.home().glob(COMPILER_LOCKS):
-            lock.unlink()
+            lock.unlink(missing_ok=True)
         variables = {**inherited, **env}
         if jax_cluster.COUNT in env:
             jax_cluster.install(Path(site.getusersitepackages()))

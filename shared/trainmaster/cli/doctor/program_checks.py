@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import lzma
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final, Protocol
@@ -73,14 +75,12 @@ def _module_path(file: str) -> str:
 def _files_of(archive: bytes) -> set[str]:
     """Return the paths of all files, below a leading slash; none if it is not an archive that pip installs."""
     try:
-        with zipfile.ZipFile(io.BytesIO(archive)) as wheel:
-            return {f"/{name}" for name in wheel.namelist()}
-    except zipfile.BadZipFile:
-        pass
-    try:
+        if zipfile.is_zipfile(io.BytesIO(archive)):
+            with zipfile.ZipFile(io.BytesIO(archive)) as wheel:
+                return {f"/{name}" for name in wheel.namelist()}
         with tarfile.open(fileobj=io.BytesIO(archive)) as source:
             return {f"/{name}" for name in source.getnames()}
-    except (tarfile.TarError, EOFError, OSError):
+    except (zipfile.BadZipFile, NotImplementedError, tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError):
         return set()
 
 

@@ -36,7 +36,7 @@ Thread 0x00007f0000000002 (most recent call first):
 Current thread 0x00007f0000000001 (most recent call first):
   File "/opt/x/site-packages/torch/distributed/distributed_c10d.py", line 3252 in all_reduce
   File "/opt/x/site-packages/torch/distributed/c10d_logger.py", line 83 in wrapper
-  File "/root/trainer/task.py", line 7 in step
+  File "/srv/trainer/task.py", line 7 in step
   File "<frozen runpy>", line 88 in _run_code
 
 Extension modules: numpy.linalg._umath_linalg, torch._C (total: 2)
@@ -100,7 +100,7 @@ def test_output_without_whole_stacks_has_no_frames(output: str) -> None:
 
 
 def test_error_before_the_stacks_of_an_abort_is_still_the_programs_error() -> None:
-    raised = 'Traceback (most recent call last):\n  File "/root/trainer/task.py", line 3, in f\nValueError: bad\n'
+    raised = 'Traceback (most recent call last):\n  File "/srv/trainer/task.py", line 3, in f\nValueError: bad\n'
     error = parse_traceback(raised + "terminate called\n" + ABORTED * 40)
     assert error is not None
     assert (error["type"], error["frame"]) == ("ValueError", "trainer/task.py:3 in f")
