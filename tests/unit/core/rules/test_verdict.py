@@ -314,7 +314,7 @@ def test_own_failure_charges_one_restart_to_its_member() -> None:
     decision = judge_held(state, exited(WORKER_1, 1, error=BUG, ran_s=5))
     expected = (
         f"Round 1 ended: worker 1 failed first: ValueError: bad batch ({OWN}). "
-        "Restart 1 of 5 of worker 1, in the same VM after a pause of 1 s."
+        "Restart 1 of 5 of worker 1, in the same VM."
     )
     assert decision.text == expected
     begun = apply(state, evolve(state, decision, NOW))
