@@ -8,5 +8,5 @@ setup(
     description="Handwritten digits, classified by a support vector machine",
     packages=["trainer"],
     python_requires=">=3.11",
-    install_requires=["google-cloud-storage", "joblib", "scikit-learn"],
+    install_requires=["gcsfs", "joblib", "scikit-learn"],
 )

@@ -9,5 +9,5 @@ setup(
     description="Handwritten digits, trained by JAX on all chips of a Cloud TPU slice",
     packages=["trainer"],
     python_requires=">=3.10",
-    install_requires=["google-cloud-storage", "jax[tpu]", "scikit-learn"],
+    install_requires=["gcsfs", "jax[tpu]", "scikit-learn"],
 )

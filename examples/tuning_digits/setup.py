@@ -8,5 +8,5 @@ setup(
     description="Handwritten digits, classified by a network with tuned hyperparameters",
     packages=["trainer"],
     python_requires=">=3.11",
-    install_requires=["cloudml-hypertune", "google-cloud-storage", "joblib", "scikit-learn"],
+    install_requires=["cloudml-hypertune", "gcsfs", "joblib", "scikit-learn"],
 )

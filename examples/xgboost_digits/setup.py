@@ -9,5 +9,5 @@ setup(
     description="Handwritten digits, classified by boosted trees, on one machine or several",
     packages=["trainer"],
     python_requires=">=3.11",
-    install_requires=["google-cloud-storage", "scikit-learn"],
+    install_requires=["gcsfs", "scikit-learn"],
 )

@@ -47,11 +47,8 @@ def accuracy(lab: Lab, state: State) -> float:
 
 
 def check_resumed(lab: Lab, state: State) -> None:
-    """Check that the latest incarnations of the digits example continued from a checkpoint."""
-    resumed = metrics(lab, state)["resumed_from_epoch"]
-    assert isinstance(resumed, list)
-    assert resumed, "it resumed from a checkpoint"
-    assert min(resumed) > 1, "it did not start from the beginning"
+    """Check that a later incarnation of the chief continued from a checkpoint. Its VM, and its console, may be gone."""
+    assert "resuming from epoch" in lab.stack.run("trainmaster", "logs", state.job.job_id).stdout
 
 
 def test_digits_example_trains_a_model_on_its_chief(lab: Lab) -> None:
