@@ -107,7 +107,7 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
 def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
     """The scripted trainer replaces the example's own, which the next test runs."""
     arguments = ["--steps", "2", "--together"]
-    state = lab.wait_for_success(lab.example("legacy", "digits", args=arguments, packageUris=[lab.wheel()]))
+    state = lab.wait_for_success(lab.example("legacy", args=arguments, packageUris=[lab.wheel()]))
     view = job_view(state.job, state.replicas)
     assert view["trainingInput"]["runtimeVersion"] == "2.11", "shown as submitted"
     substitutions = view["trainmaster"]["substitutions"]
@@ -121,7 +121,7 @@ def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
 
 @pytest.mark.heavy
 def test_legacy_example_trains_an_accurate_model(lab: Lab) -> None:
-    state = lab.wait_for_success(lab.example("legacy", "digits", args=["--epochs", "2"]), 180)
+    state = lab.wait_for_success(lab.example("legacy", args=["--epochs", "2"]), 180)
     assert metrics(lab, state)["epochs"] == 2
 
 

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from examples import package
 from tests.e2e.conftest import Lab
 from trainmaster.core.model.job import State
 from trainmaster.core.model.replica import Replica
@@ -19,10 +18,6 @@ CHIEF = ReplicaId(TaskType.CHIEF, 0)
 WORKER_0, WORKER_1 = ReplicaId(TaskType.WORKER, 0), ReplicaId(TaskType.WORKER, 1)
 PS_0, EVALUATOR = ReplicaId(TaskType.PS, 0), ReplicaId(TaskType.EVALUATOR, 0)
 TRAINS_S, ENDS_S = 150, 240
-
-
-def submit(lab: Lab, example: str) -> str:
-    return lab.example(example, trainer=package.trainer_of(example))
 
 
 def read(lab: Lab, state: State, name: str) -> bytes:
@@ -53,7 +48,7 @@ def replicas_by_id(state: State) -> dict[ReplicaId, Replica]:
 
 @pytest.mark.parametrize(("example", "replicas"), [("tf_mirrored", 2), ("tf_central_storage", 2), ("tf_one_device", 1)])
 def test_one_vm_strategy_continues_from_its_checkpoint(lab: Lab, example: str, replicas: int) -> None:
-    job_id = submit(lab, example)
+    job_id = lab.example(example)
     wait_for_output(lab, job_id, CHIEF, "epoch 3/")
     kill_program(lab, job_id, CHIEF)
     state = lab.wait_for_success(job_id, ENDS_S)
@@ -62,7 +57,7 @@ def test_one_vm_strategy_continues_from_its_checkpoint(lab: Lab, example: str, r
 
 
 def test_parameter_server_training_survives_a_lost_worker_and_a_lost_server(lab: Lab) -> None:
-    job_id = submit(lab, "tf_parameter_server")
+    job_id = lab.example("tf_parameter_server")
     wait_for_output(lab, job_id, CHIEF, "epoch 2/")
     kill_program(lab, job_id, WORKER_0)
     lab.until(lambda: lab.replica(job_id, WORKER_0).incarnation == 2, TRAINS_S)
@@ -79,7 +74,7 @@ def test_parameter_server_training_survives_a_lost_worker_and_a_lost_server(lab:
 
 
 def test_lost_evaluator_does_not_restart_the_chief(lab: Lab) -> None:
-    job_id = submit(lab, "tf_evaluator")
+    job_id = lab.example("tf_evaluator")
     wait_for_output(lab, job_id, EVALUATOR, "evaluated epoch ")
     kill_program(lab, job_id, EVALUATOR)
     state = lab.wait_for_success(job_id, ENDS_S)
@@ -92,7 +87,7 @@ def test_lost_evaluator_does_not_restart_the_chief(lab: Lab) -> None:
 
 
 def test_torchrun_restarts_its_ranks_after_a_launcher_restart(lab: Lab) -> None:
-    job_id = submit(lab, "pytorch_torchrun")
+    job_id = lab.example("pytorch_torchrun")
     wait_for_output(lab, job_id, CHIEF, "epoch 3/")
     kill_program(lab, job_id, WORKER_0)
     state = lab.wait_for_success(job_id, ENDS_S)
@@ -105,7 +100,7 @@ def test_torchrun_restarts_its_ranks_after_a_launcher_restart(lab: Lab) -> None:
 
 
 def test_xgboost_after_a_lost_worker_continues_with_one_round(lab: Lab) -> None:
-    job_id = submit(lab, "xgboost_distributed")
+    job_id = lab.example("xgboost_distributed")
     wait_for_output(lab, job_id, CHIEF, "round 5/")
     kill_program(lab, job_id, WORKER_1)
     state = lab.wait_for_success(job_id, ENDS_S)
@@ -118,5 +113,5 @@ def test_xgboost_after_a_lost_worker_continues_with_one_round(lab: Lab) -> None:
 
 
 def test_xgboost_on_one_machine_succeeds(lab: Lab) -> None:
-    state = lab.wait_for_success(submit(lab, "xgboost_digits"), ENDS_S)
+    state = lab.wait_for_success(lab.example("xgboost_digits"), ENDS_S)
     assert accurate_metrics(lab, state)["replicas"] == 1

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.e2e.conftest import MANY_STEPS, SCRIPTED, Lab
+from tests.e2e.conftest import MANY_STEPS, Lab
 from tests.integration.tpu.slices import logs_of
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import JobSubmitted
@@ -60,11 +60,10 @@ class TpuLab(Lab):
         return CreationDeps(self.store, self.bus, clock=lambda: datetime.now(UTC), sleep=lambda _: None)
 
     def scripted_on_slice(self, steps: int, group: TaskGroup = ONE_SLICE) -> str:
-        self.stage(str(SCRIPTED), "scripted")
         return self.on_slice(
             {
                 "scaleTier": "BASIC",
-                "packageUris": [f"gs://{self.bucket}/packages/scripted/scripted_trainer-0.1.tar.gz"],
+                "packageUris": [self.wheel()],
                 "pythonModule": "trainer.task",
                 "args": ["--steps", str(steps), "--step-seconds", "0.1"],
                 "jobDir": f"gs://{self.bucket}/scripted",
