@@ -60,8 +60,7 @@ def ask(host: str, port: int, wait_s: float) -> dict[str, Any]:
     while True:
         try:
             with socket.create_connection((host, port), timeout=RETRY_S) as connection:
-                arguments: dict[str, Any] = json.load(connection.makefile())
-                return arguments
+                return {**json.load(connection.makefile()), "dmlc_tracker_uri": host}
         except (OSError, ValueError):  # it does not listen yet, or was ended while it answered
             if time.monotonic() > deadline:
                 raise
