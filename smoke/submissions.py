@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from smoke.world import StepError, World
-from trainmaster.cli import package_staging
+from trainmaster.client import package_staging
 from trainmaster.core.model.job import JobState
 
 ROOT: Final = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ import yaml
 
 from tests.integration.agent.support.packages import wheel_of
 from tests.support.stack import LocalStack
-from trainmaster.cli import package_staging
+from trainmaster.client import package_staging
 from trainmaster.core.events import CancelRequested
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import State

@@ -21,10 +21,10 @@ from rich.console import Console
 
 from trainmaster.agent.metric.trial_metric import parse_measurements
 from trainmaster.agent.model.results import Measurement
-from trainmaster.cli import package_staging
 from trainmaster.cli.local.example_stack import RunningStack
 from trainmaster.cli.local.example_upload import upload
 from trainmaster.cli.local.job_monitor import Report
+from trainmaster.client import package_staging
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster_emulators.machines.vm_python import create_overlay

@@ -14,7 +14,7 @@ import yaml
 
 from trainmaster.cli.local.example_stack import RunningStack
 from trainmaster.cli.local.job_monitor import Report
-from trainmaster.cli.package_staging import build
+from trainmaster.client.package_staging import build
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Objects, Store
 from trainmaster_emulators.process.state import ROOT
