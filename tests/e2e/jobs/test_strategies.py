@@ -112,6 +112,6 @@ def test_xgboost_after_a_lost_worker_continues_with_one_round(lab: Lab) -> None:
     )
 
 
-def test_xgboost_on_one_machine_succeeds(lab: Lab) -> None:
-    state = lab.wait_for_success(lab.example("xgboost_digits"), ENDS_S)
-    assert accurate_metrics(lab, state)["replicas"] == 1
+@pytest.mark.parametrize("example", ["xgboost_digits", "sklearn_digits"])
+def test_example_on_one_machine_succeeds(lab: Lab, example: str) -> None:
+    accurate_metrics(lab, lab.wait_for_success(lab.example(example), ENDS_S))
