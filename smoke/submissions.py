@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import yaml
 
-from examples import package
 from smoke.world import StepError, World
+from trainmaster.client import package_staging
 from trainmaster.core.model.job import JobState
 
 ROOT: Final = Path(__file__).parents[1]
-PROBE: Final = Path(__file__).with_name("program")
+PROBE: Final = Path(__file__).parent / "program" / "probe"
 DIGITS: Final = ROOT / "examples" / "digits"
 MACHINE: Final = "n1-standard-2"
 STORED_MAX_S: Final = 180.0
@@ -27,7 +27,9 @@ def digits_job(world: World) -> dict[str, Any]:
     document: dict[str, Any] = yaml.safe_load((DIGITS / "job.yaml").read_text(encoding="utf-8"))
     document.pop("trainmaster", None)
     spec = document["trainingInput"]
-    spec["packageUris"] = [upload_package(world, str(DIGITS), "digits")]
+    spec["packageUris"] = package_staging.stage(
+        [], DIGITS / "trainer", f"gs://{world.bucket}/packages/digits", world.objects
+    )
     spec["jobDir"] = f"gs://{world.bucket}/smoke/digits"
     spec["region"] = world.region
     return document
@@ -40,7 +42,7 @@ def probe_job(world: World, mark: str) -> dict[str, Any]:
         "masterType": MACHINE,
         "workerType": MACHINE,
         "workerCount": 2,
-        "packageUris": [upload_package(world, str(PROBE), "smoke")],
+        "packageUris": package_staging.stage([], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects),
         "pythonModule": "probe.task",
         "args": ["--mark", mark],
         "jobDir": probe_folder(world, mark),
@@ -70,7 +72,7 @@ def gcs_job(world: World, mark: str) -> dict[str, Any]:
     spec = {
         "scaleTier": "CUSTOM",
         "masterType": MACHINE,
-        "packageUris": [upload_package(world, str(PROBE), "smoke")],
+        "packageUris": package_staging.stage([], PROBE, f"gs://{world.bucket}/packages/smoke", world.objects),
         "pythonModule": "probe.save",
         "args": [f"{folder}/saved", mark],
         "region": world.region,
@@ -86,14 +88,6 @@ def probe_folder(world: World, mark: str) -> str:
 def new_mark() -> str:
     """Return a random word that identifies this run."""
     return f"smoke{secrets.token_hex(4)}"
-
-
-def upload_package(world: World, sources: str, name: str) -> str:
-    """Build the package, upload it and return its address."""
-    archive = package.build(sources, world.packages)
-    uri = f"gs://{world.bucket}/packages/{name}/{archive.name}"
-    world.objects.write(uri, archive.read_bytes(), content_type="application/gzip")
-    return uri
 
 
 def submit_by_upload(world: World, document: dict[str, Any], name: str) -> str:

@@ -1,4 +1,4 @@
-"""Packaging of the trainer: `python examples/package.py digits OUT_DIR` builds its archive."""
+"""Packaging of the trainer: `python setup.py sdist` builds its archive, and so does `trainmaster submit`."""
 
 from setuptools import setup
 

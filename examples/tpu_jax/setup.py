@@ -1,4 +1,4 @@
-"""Packaging of the trainer: `python examples/package.py tpu_jax OUT_DIR` builds its archive."""
+"""Packaging of the trainer: `python setup.py sdist` builds its archive, and so does `trainmaster submit`."""
 
 from setuptools import setup
 
@@ -9,5 +9,5 @@ setup(
     description="Handwritten digits, trained by JAX on all chips of a Cloud TPU slice",
     packages=["trainer"],
     python_requires=">=3.10",
-    install_requires=["google-cloud-storage", "jax[tpu]", "scikit-learn"],
+    install_requires=["gcsfs", "jax[tpu]", "scikit-learn"],
 )

@@ -16,9 +16,9 @@ import psutil
 import pytest
 import yaml
 
-from examples import package
 from tests.integration.agent.support.packages import wheel_of
 from tests.support.stack import LocalStack
+from trainmaster.client import package_staging
 from trainmaster.core.events import CancelRequested
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import State
@@ -70,7 +70,8 @@ def scripted_wheel() -> bytes:
 
 @cache
 def sdist(trainer: str, folder: Path) -> Path:
-    return package.build(trainer, folder)
+    [archive] = package_staging.build(ROOT / "examples" / trainer / "trainer", folder / trainer)
+    return archive
 
 
 @dataclass(frozen=True)
@@ -106,16 +107,11 @@ class Lab:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(and_then)
 
-    def stage(self, trainer: str, name: str) -> None:
-        """Upload the trainer's package to the URI in its job file."""
-        archive = sdist(trainer, self.packages)
-        uri = f"gs://{self.bucket}/packages/{name}/{archive.name}"
-        self._put_package(uri, archive.read_bytes())
-
-    def example(self, name: str, trainer: str | None = None, **changes: object) -> str:
+    def example(self, name: str, **changes: object) -> str:
         """Submit an example's job file with `changes` to its trainingInput; return the job id."""
-        self.stage(trainer or name, trainer or name)
         spec = yaml.safe_load((ROOT / "examples" / name / "job.yaml").read_text())
+        [uri] = spec["trainingInput"]["packageUris"]
+        self._put_package(uri, sdist(uri.split("/")[4], self.packages).read_bytes())
         spec["trainingInput"].update(changes)
         return self.upload(spec, name)
 

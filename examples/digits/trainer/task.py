@@ -6,13 +6,11 @@ Every replica of the job runs this program; TF_CONFIG contains the replica's tas
 
 - The replicas share one backup directory, `JOB_DIR/backup/JOB_ID`. All restore from it, so all continue with the same
   epoch. (With one directory per replica they could disagree on the epoch, and their collectives would not match.)
-- A replica does not handle a lost peer. Its next collective fails, the program exits with status 1, and Trainmaster
-  restarts it. At start-up TensorFlow waits for the peers for up to an hour, its default. There is no timeout to tune:
+- A replica does not handle a lost peer. Its next collective fails, the program exits with status 1, and all replicas
+  start again. At start-up TensorFlow waits for the peers for up to an hour, its default. There is no timeout to tune:
   a short one would only turn waiting for a new VM into further failures.
-- No replica exits before the results are stored, so a restarted replica always finds all its peers. A replica that
-  restarts later finds the results of its own job and exits.
 
-Output in the job directory: `model/` (a SavedModel), `metrics.json`.
+Output in the job directory: `model/` (a SavedModel), `metrics.json`, and the backup of the last epoch.
 """
 
 import argparse
@@ -52,61 +50,44 @@ class Digits:
 def main(argv: list[str] | None = None) -> None:
     """Train, evaluate, store."""
     options = parse_arguments(argv)
-    job_id = os.environ.get("CLOUD_ML_JOB_ID")
-    if job_id and finished_job(options.job_dir) == job_id:
-        print(f"job {job_id} has its results already; nothing left to do", flush=True)
-        return
-
+    job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
     tf.get_logger().setLevel("ERROR")  # its warnings about restored checkpoints are about Keras' own bookkeeping
     # tf.data's tuner threads sleep for up to a minute and can miss the call to end; `fit` then returns that much later.
     # Debug mode has no such threads and no parallel loading, which is not needed here. Remove it for more data.
     tf.data.experimental.enable_debug_mode()
     tf.keras.utils.set_random_seed(SEED)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    leave_at_once_on_sigterm()
+    # TensorFlow catches SIGTERM, a notice that leaves time to save, and goes on. Here the last epoch is saved already.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     is_chief = strategy.extended.should_checkpoint
-    backup_dir = join(options.job_dir, "backup", job_id or "local")
+    backup_dir = f"{job_dir}/backup/{job_id}"  # of this job only: another one may have the same job directory
     digits = load_data()
     global_batch = options.batch_size * strategy.num_replicas_in_sync
     steps_per_epoch = len(digits.train_labels) // global_batch
     with strategy.scope():
         model = build_model(options.learning_rate)
-    progress = Progress(options.epochs, options.epoch_seconds, backup_dir if is_chief else None)
     model.fit(
         distribute(strategy, digits, global_batch),
         epochs=options.epochs,
         steps_per_epoch=steps_per_epoch,
         verbose=0,
-        callbacks=[tf.keras.callbacks.BackupAndRestore(backup_dir, delete_checkpoint=False), progress],
+        callbacks=[
+            tf.keras.callbacks.BackupAndRestore(backup_dir, delete_checkpoint=False),
+            Progress(options.epochs, options.epoch_seconds),
+        ],
     )
-    store_model(model, options.job_dir, is_chief=is_chief)
+    store_model(model, job_dir, is_chief=is_chief)
     if is_chief:
         accuracy = held_out_accuracy(model, digits)
-        store_metrics(
-            options.job_dir,
-            {
-                "job_id": job_id,
-                "accuracy": accuracy,
-                "held_out_images": len(digits.held_out_labels),
-                "epochs": options.epochs,
-                "replicas": strategy.num_replicas_in_sync,
-                "resumed_from_epoch": read_resumes(backup_dir),
-            },
-        )
         print(f"held-out accuracy {accuracy:.4f}", flush=True)
-    wait_for_all(strategy)
-    if is_chief:
-        tf.io.gfile.rmtree(backup_dir)
-
-
-def leave_at_once_on_sigterm() -> None:
-    """Exit at once on SIGTERM, the notice that the VM is about to be deleted.
-
-    TensorFlow catches SIGTERM for trainers that checkpoint on preemption, and continues. Here every epoch is stored, so
-    an early exit loses only part of one epoch and lets the replica be replaced sooner. Call this after the strategy is
-    created, because TensorFlow installs its own handler then.
-    """
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+        metrics = {
+            "accuracy": accuracy,
+            "held_out_images": len(digits.held_out_labels),
+            "epochs": options.epochs,
+            "replicas": strategy.num_replicas_in_sync,
+        }
+        with tf.io.gfile.GFile(f"{job_dir}/metrics.json", "w") as file:
+            json.dump(metrics, file, indent=2)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -123,11 +104,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="minimum duration of an epoch, so that a demonstration is long enough to lose a worker",
     )
     return parser.parse_args(argv)
-
-
-def join(directory: str, *parts: str) -> str:
-    """Join path parts with slashes, local or gs://."""
-    return "/".join([directory.rstrip("/"), *parts])
 
 
 def load_data() -> Digits:
@@ -180,13 +156,12 @@ def distribute(strategy: tf.distribute.Strategy, digits: Digits, global_batch: i
 
 
 class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types
-    """Print a line per epoch and the epoch at which training resumes; record the latter if a directory is given."""
+    """Print a line per epoch, and the epoch at which training resumes."""
 
-    def __init__(self, epochs: int, epoch_seconds: float, record_dir: str | None) -> None:
+    def __init__(self, epochs: int, epoch_seconds: float) -> None:
         super().__init__()
         self.epochs = epochs
         self.epoch_seconds = epoch_seconds
-        self.record_dir = record_dir
         self._is_first = True
         self._started_s = 0.0
 
@@ -195,8 +170,6 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         self._started_s = time.monotonic()
         if self._is_first and epoch > 0:
             print(f"resuming from epoch {epoch + 1}", flush=True)
-            if self.record_dir is not None:
-                record_resume(self.record_dir, epoch + 1)
         self._is_first = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
@@ -207,18 +180,6 @@ class Progress(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow
         print(f"epoch {epoch + 1}/{self.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
 
 
-def record_resume(backup_dir: str, epoch: int) -> None:
-    """Append to the list of epochs that this job resumed from. It is stored, and deleted, with the backup."""
-    tf.io.gfile.makedirs(backup_dir)
-    write_json(join(backup_dir, "resumes.json"), [*read_resumes(backup_dir), epoch])
-
-
-def read_resumes(backup_dir: str) -> list[int]:
-    """Return the epochs this job resumed from, oldest first."""
-    resumes: list[int] = read_json(join(backup_dir, "resumes.json")) or []
-    return resumes
-
-
 def store_model(model: Any, job_dir: str, *, is_chief: bool) -> None:
     """Save the model for serving. All replicas take part, because saving may synchronize variables; one copy is kept.
 
@@ -226,53 +187,16 @@ def store_model(model: Any, job_dir: str, *, is_chief: bool) -> None:
     """
     tf.keras.utils.disable_interactive_logging()  # export would print its endpoints, once per replica
     if is_chief:
-        model.export(join(job_dir, "model"))
+        model.export(f"{job_dir}/model")
         return
     with tempfile.TemporaryDirectory() as scratch:
-        model.export(join(scratch, "model"))
+        model.export(f"{scratch}/model")
 
 
 def held_out_accuracy(model: Any, digits: Digits) -> float:
     """Return the accuracy on the held-out images, computed by this replica alone (no collective, no padding)."""
     logits = model(digits.held_out_images, training=False)
     return float(np.mean(np.argmax(logits, axis=-1) == digits.held_out_labels))
-
-
-def wait_for_all(strategy: tf.distribute.Strategy) -> None:
-    """Block until every replica has called this function."""
-
-    @tf.function  # type: ignore[untyped-decorator]
-    def meet() -> Any:
-        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.constant(1)))
-
-    meet()
-
-
-def finished_job(job_dir: str) -> str | None:
-    """Return the id of the job whose results are in the directory, if any."""
-    metrics = read_json(join(job_dir, "metrics.json"))
-    return metrics.get("job_id") if isinstance(metrics, dict) else None
-
-
-def store_metrics(job_dir: str, metrics: dict[str, Any]) -> None:
-    """Write metrics.json, the last file of a job. If it exists, the results are complete."""
-    tf.io.gfile.makedirs(job_dir)
-    write_json(join(job_dir, "metrics.json"), metrics)
-
-
-def write_json(path: str, value: Any) -> None:
-    """Write a JSON file, local or gs://."""
-    with tf.io.gfile.GFile(path, "w") as file:
-        file.write(json.dumps(value, indent=2) + "\n")
-
-
-def read_json(path: str) -> Any:
-    """Read a JSON file, local or gs://. Return None if it does not exist."""
-    try:
-        with tf.io.gfile.GFile(path, "r") as file:
-            return json.loads(file.read())
-    except tf.errors.NotFoundError:
-        return None
 
 
 if __name__ == "__main__":

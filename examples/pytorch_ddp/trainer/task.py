@@ -3,30 +3,28 @@
     python -m trainer.task --epochs 12 --job-dir gs://BUCKET/pytorch_ddp
 
 Every replica runs this program; WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT identify it. After each epoch rank 0
-stores a checkpoint. A replica that loses a peer exits with status 1 at its next collective. After the restart it waits
-for its peers (`--rendezvous-minutes`), and rank 0 sends the last checkpoint to all. Only one replica reads the
-checkpoint, so no two can continue with different epochs. The replicas exit together, after the results are stored.
+stores a checkpoint. A replica that loses a peer fails at its next collective, and all start again. Rank 0 reads the
+last checkpoint and sends it to the others, so no two can continue with different epochs.
 
-Output in the job directory: `model.pt` (the state dictionary), `metrics.json`.
+Output in the job directory: `model.pt` (the state dictionary), `metrics.json`, and the last checkpoint in
+`checkpoints/`.
 """
 
 import argparse
-import datetime
-import io
+import contextlib
 import json
 import os
 import time
 from dataclasses import dataclass
 from typing import Any
 
+import fsspec
 import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-from trainer.job_dir import delete_file, read_file, write_file
 
 SEED = 20
 HELD_OUT = 0.2
@@ -43,17 +41,11 @@ class Digits:
 def main(argv: list[str] | None = None) -> None:
     """Train, evaluate, store."""
     options = parse_arguments(argv)
-    job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
-    if is_finished(options.job_dir, job_id):
-        print(f"job {job_id} has its results already; nothing left to do", flush=True)
-        return
     torch.manual_seed(SEED)
     torch.set_num_threads(1)  # the model is too small to profit from threads
-    distributed.init_process_group("gloo", timeout=datetime.timedelta(minutes=options.rendezvous_minutes))
-    try:
-        train(options, job_id)
-    finally:
-        distributed.destroy_process_group()
+    distributed.init_process_group("gloo")
+    train(options)
+    distributed.destroy_process_group()
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -64,18 +56,18 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=32, help="images per replica and step")
     parser.add_argument("--learning-rate", type=float, default=0.004)
     parser.add_argument("--epoch-seconds", type=float, default=0.0, help="minimum duration of an epoch")
-    parser.add_argument("--rendezvous-minutes", type=float, default=30.0, help="how long to wait for lost peers")
     return parser.parse_args(argv)
 
 
-def train(options: argparse.Namespace, job_id: str) -> None:
+def train(options: argparse.Namespace) -> None:
     """Run the remaining epochs from the last checkpoint on, and store the results."""
+    job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
+    checkpoint = f"{job_dir}/checkpoints/{job_id}.pt"  # of this job only: another one may have the same directory
     is_chief = distributed.get_rank() == 0
-    checkpoint_name = f"checkpoint-{job_id}.pt"
     digits = load_data()
     model = build_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate)
-    epochs_done, resumed_from = restore(options.job_dir, checkpoint_name, model, optimizer)
+    epochs_done = restore(checkpoint, model, optimizer)
     parallel = DistributedDataParallel(model)
     sampler: DistributedSampler[Any] = DistributedSampler(digits.train, seed=SEED)
     loader = DataLoader(digits.train, batch_size=options.batch_size, sampler=sampler)
@@ -87,18 +79,11 @@ def train(options: argparse.Namespace, job_id: str) -> None:
         if prints_progress():
             print(f"epoch {epoch + 1}/{options.epochs} loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
         if is_chief:
-            state = {
-                "epochs_done": epoch + 1,
-                "resumed_from": resumed_from,
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-            }
-            write_file(options.job_dir, checkpoint_name, to_bytes(state))
+            save(
+                {"epochs_done": epoch + 1, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, checkpoint
+            )
     if is_chief:
-        store_results(options, job_id, model, digits, resumed_from)
-    distributed.barrier()  # no replica exits before the results are stored
-    if is_chief:
-        delete_file(options.job_dir, checkpoint_name)
+        store_results(options.epochs, job_dir, model, digits)
 
 
 def prints_progress() -> bool:
@@ -131,22 +116,31 @@ def build_model() -> torch.nn.Module:
     )
 
 
-def restore(job_dir: str, name: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[int]]:
-    """Load the last checkpoint into model and optimizer; return the epochs done and all epochs resumed from.
+def save(state: dict[str, Any], path: str) -> None:
+    """Write tensors. In Cloud Storage the file appears when it is closed, never a part of it."""
+    with fsspec.open(path, "wb") as file:
+        torch.save(state, file)
+
+
+def restore(checkpoint: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Load the last checkpoint, if there is one, into model and optimizer; return the epochs done.
 
     Rank 0 reads the checkpoint and sends it to the others, so that all replicas have the same one.
     """
-    shared: list[bytes | None] = [read_file(job_dir, name) if distributed.get_rank() == 0 else None]
+    shared: list[dict[str, Any] | None] = [None]
+    if distributed.get_rank() == 0:
+        with contextlib.suppress(FileNotFoundError), fsspec.open(checkpoint, "rb") as file:
+            shared = [torch.load(file, weights_only=True)]
     distributed.broadcast_object_list(shared, src=0)
-    if shared[0] is None:
-        return 0, []
-    state = torch.load(io.BytesIO(shared[0]), weights_only=True)
+    state = shared[0]
+    if state is None:
+        return 0
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     epochs_done: int = state["epochs_done"]
     if prints_progress():
         print(f"resuming from epoch {epochs_done + 1}", flush=True)
-    return epochs_done, [*state["resumed_from"], epochs_done + 1]
+    return epochs_done
 
 
 def train_epoch(
@@ -167,37 +161,21 @@ def train_epoch(
     return loss_sum / images_sum, right_sum / images_sum
 
 
-def store_results(
-    options: argparse.Namespace, job_id: str, model: torch.nn.Module, digits: Digits, resumed_from: list[int]
-) -> None:
-    """Evaluate the model on the held-out images; write the model, then the metrics, which mark completion."""
+def store_results(epochs: int, job_dir: str, model: torch.nn.Module, digits: Digits) -> None:
+    """Evaluate the model on the held-out images; write the model and its metrics."""
     images, labels = digits.held_out.tensors
     with torch.no_grad():
         accuracy = (model(images).argmax(dim=1) == labels).float().mean().item()
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
-    write_file(options.job_dir, "model.pt", to_bytes(model.state_dict()))
+    save(model.state_dict(), f"{job_dir}/model.pt")
     metrics = {
-        "job_id": job_id,
         "accuracy": accuracy,
         "held_out_images": len(labels),
-        "epochs": options.epochs,
+        "epochs": epochs,
         "replicas": distributed.get_world_size(),
-        "resumed_from_epoch": resumed_from,
     }
-    write_file(options.job_dir, "metrics.json", json.dumps(metrics, indent=2).encode())
-
-
-def is_finished(job_dir: str, job_id: str) -> bool:
-    """Return whether the directory has this job's results. Always False for a manual run, which has no job id."""
-    stored = read_file(job_dir, "metrics.json")
-    return stored is not None and job_id != "local" and json.loads(stored).get("job_id") == job_id
-
-
-def to_bytes(value: Any) -> bytes:
-    """Serialize tensors."""
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return buffer.getvalue()
+    with fsspec.open(f"{job_dir}/metrics.json", "w") as file:
+        json.dump(metrics, file, indent=2)
 
 
 if __name__ == "__main__":

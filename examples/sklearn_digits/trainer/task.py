@@ -6,15 +6,13 @@ Output in the job directory: `model.joblib`, `metrics.json`. Training takes a se
 """
 
 import argparse
-import io
 import json
 
+import fsspec
 import joblib
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
-
-from trainer.job_dir import write_file
 
 SEED = 20
 HELD_OUT = 0.2
@@ -36,11 +34,13 @@ def main(argv: list[str] | None = None) -> None:
     accuracy = float(model.score(held_out_images, held_out_labels))
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
 
-    buffer = io.BytesIO()
-    joblib.dump(model, buffer)
-    print("model at", write_file(options.job_dir, "model.joblib", buffer.getvalue()), flush=True)
+    job_dir = options.job_dir.rstrip("/")
+    with fsspec.open(f"{job_dir}/model.joblib", "wb") as file:
+        joblib.dump(model, file)
+    print(f"model at {job_dir}/model.joblib", flush=True)
     metrics = {"accuracy": accuracy, "held_out_images": len(held_out_labels), "gamma": options.gamma}
-    write_file(options.job_dir, "metrics.json", json.dumps(metrics, indent=2).encode())
+    with fsspec.open(f"{job_dir}/metrics.json", "w") as file:
+        json.dump(metrics, file, indent=2)
 
 
 if __name__ == "__main__":

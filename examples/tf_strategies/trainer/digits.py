@@ -18,8 +18,6 @@ SEED = 20
 CLASSES = 10
 PIXELS = 64
 HELD_OUT = 0.2
-REWRITE_S = 10.0
-REREAD_S = 0.2
 
 
 def flags(description: str) -> argparse.ArgumentParser:
@@ -32,14 +30,9 @@ def flags(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def job_id() -> str:
-    """Return the job's id, or `local` for a manual run."""
-    return os.environ.get("CLOUD_ML_JOB_ID", "local")
-
-
-def checkpoint_dir(job_dir: str) -> str:
-    """Return the directory of this job's checkpoints."""
-    return join(job_dir, "checkpoints", job_id())
+def own_folder(job_dir: str, name: str) -> str:
+    """Return this job's folder of this name: another job may have the same job directory."""
+    return f"{job_dir.rstrip('/')}/{name}/{os.environ.get('CLOUD_ML_JOB_ID', 'local')}"
 
 
 def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
@@ -77,15 +70,11 @@ def compiled_model(**options: Any) -> Any:
 
 
 class Checkpoints:
-    """Checkpoints of model and optimizer after each epoch, `ckpt-EPOCH`; the last two are kept.
-
-    Their directory contains the job id, so that another job with the same job directory does not resume from them.
-    """
+    """Checkpoints of model and optimizer after each epoch, `ckpt-EPOCH`; the last two are kept."""
 
     def __init__(self, model: Any, job_dir: str) -> None:
-        self.directory = checkpoint_dir(job_dir)
         checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
-        self._manager = tf.train.CheckpointManager(checkpoint, self.directory, max_to_keep=2)
+        self._manager = tf.train.CheckpointManager(checkpoint, own_folder(job_dir, "checkpoints"), max_to_keep=2)
 
     def restore(self) -> int:
         """Load the last checkpoint, if any, and return the number of epochs done."""
@@ -122,52 +111,12 @@ class Epochs(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow h
 
 
 def store_results(model: Any, job_dir: str, **facts: Any) -> None:
-    """Evaluate the model on the held-out images and store it, then metrics.json, which marks completion.
-
-    Delete the checkpoints last: they are needed until the results are complete.
-    """
+    """Evaluate the model on the held-out images, and store the model and metrics.json."""
     images, labels = load()[1]
     accuracy = float(np.mean(np.argmax(model(images, training=False), axis=-1) == labels))
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
     tf.keras.utils.disable_interactive_logging()  # export would print its endpoints
-    model.export(join(job_dir, "model"))
-    write_json(join(job_dir, "metrics.json"), {"job_id": job_id(), "accuracy": accuracy, **facts})
-    tf.io.gfile.rmtree(checkpoint_dir(job_dir))
-
-
-def is_finished(job_dir: str) -> bool:
-    """Return whether the directory has this job's results, because the job was restarted after its last step."""
-    stored = read_json(join(job_dir, "metrics.json")) or {}
-    finished: bool = stored.get("job_id") == job_id() != "local"
-    if finished:
-        print(f"job {job_id()} has its results already; nothing left to do", flush=True)
-    return finished
-
-
-def join(directory: str, *parts: str) -> str:
-    """Join path parts with slashes, local or gs://."""
-    return "/".join([directory.rstrip("/"), *parts])
-
-
-def write_json(path: str, value: Any) -> None:
-    """Write a JSON file, local or gs://."""
-    tf.io.gfile.makedirs(path.rpartition("/")[0])
-    with tf.io.gfile.GFile(path, "w") as file:
-        file.write(json.dumps(value, indent=2) + "\n")
-
-
-def read_json(path: str) -> Any:
-    """Read a JSON file, local or gs://. Return None if it does not exist."""
-    deadline = time.monotonic() + REWRITE_S
-    while True:
-        try:
-            with tf.io.gfile.GFile(path, "r") as file:
-                return json.loads(file.read())
-        except tf.errors.NotFoundError:
-            return None
-        except (ValueError, tf.errors.InternalError):
-            # Another replica is rewriting the object. TensorFlow reads its size first and its content afterwards: the
-            # content is then cut off, or the read fails with "File contents are inconsistent".
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(REREAD_S)
+    folder = job_dir.rstrip("/")
+    model.export(f"{folder}/model")
+    with tf.io.gfile.GFile(f"{folder}/metrics.json", "w") as file:
+        json.dump({"accuracy": accuracy, **facts}, file, indent=2)

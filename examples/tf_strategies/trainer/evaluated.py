@@ -7,7 +7,7 @@ includes it, so training continues when it is lost. It reads the chief's checkpo
 
 The job ends when the chief exits with status 0, and the evaluator is shut down with it. The chief therefore waits for
 the last evaluation. Output in the job directory: the chief writes `model/` and `metrics.json`, the evaluator
-`evaluations.json`.
+`evaluations/JOB_ID/EPOCH`, each with an accuracy.
 """
 
 import argparse
@@ -28,8 +28,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--evaluator-minutes", type=float, default=15.0, help="how long the chief waits at the end")
     options = parser.parse_args(argv)
     task_type = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("type")
-    if digits.is_finished(options.job_dir):
-        return
     if task_type == "evaluator":
         evaluate(options)
     else:
@@ -50,17 +48,18 @@ def train(options: argparse.Namespace) -> None:
         verbose=0,
         callbacks=[digits.Epochs(options, checkpoints)],
     )
-    evaluations = wait_for_evaluation(options)
-    digits.store_results(model, options.job_dir, strategy="evaluator", evaluated_epochs=sorted(map(int, evaluations)))
+    epochs = wait_for_evaluation(options)
+    digits.store_results(model, options.job_dir, strategy="evaluator", evaluated_epochs=epochs)
 
 
-def wait_for_evaluation(options: argparse.Namespace) -> dict[str, float]:
-    """Return the evaluations by epoch, after the last epoch's is there or `evaluator_minutes` are over."""
+def wait_for_evaluation(options: argparse.Namespace) -> list[int]:
+    """Return the evaluated epochs, after the last one is among them or `evaluator_minutes` are over."""
     deadline = time.monotonic() + options.evaluator_minutes * 60
     while True:
-        evaluations: dict[str, float] = read_evaluations(options.job_dir)
-        if str(options.epochs) in evaluations or time.monotonic() > deadline:
-            return evaluations
+        files = tf.io.gfile.glob(f"{digits.own_folder(options.job_dir, 'evaluations')}/*")
+        epochs = sorted(int(file.rpartition("/")[2]) for file in files)
+        if options.epochs in epochs or time.monotonic() > deadline:
+            return epochs
         time.sleep(POLL_S)
 
 
@@ -70,14 +69,14 @@ def evaluate(options: argparse.Namespace) -> None:
     tf.keras.utils.SidecarEvaluator(
         model=digits.compiled_model(),
         data=tf.data.Dataset.from_tensor_slices((images, labels)).batch(len(labels)),
-        checkpoint_dir=digits.checkpoint_dir(options.job_dir),
+        checkpoint_dir=digits.own_folder(options.job_dir, "checkpoints"),
         max_evaluations=options.epochs,
         callbacks=[Record(options)],
     ).start()
 
 
 class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types
-    """Add each evaluation to evaluations.json, which also contains the job id."""
+    """Write a file with the accuracy of each evaluation."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__()
@@ -89,17 +88,10 @@ class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow h
         epoch = int(self.model.optimizer.iterations.numpy()) // steps_per_epoch
         accuracy = float((logs or {})["accuracy"])
         print(f"evaluated epoch {epoch} accuracy {accuracy:.4f}", flush=True)
-        evaluations = {**read_evaluations(self.options.job_dir), str(epoch): accuracy}
-        stored = {"job_id": digits.job_id(), "accuracy_by_epoch": evaluations}
-        digits.write_json(digits.join(self.options.job_dir, "evaluations.json"), stored)
-
-
-def read_evaluations(job_dir: str) -> dict[str, float]:
-    """Return the evaluations that this job's evaluator has stored so far: accuracy by epoch."""
-    stored = digits.read_json(digits.join(job_dir, "evaluations.json")) or {}
-    is_own = stored.get("job_id") == digits.job_id()
-    evaluations: dict[str, float] = stored.get("accuracy_by_epoch", {}) if is_own else {}
-    return evaluations
+        folder = digits.own_folder(self.options.job_dir, "evaluations")
+        tf.io.gfile.makedirs(folder)
+        with tf.io.gfile.GFile(f"{folder}/{epoch}", "w") as file:
+            file.write(f"{accuracy:.4f}\n")
 
 
 if __name__ == "__main__":

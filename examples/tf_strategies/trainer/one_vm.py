@@ -25,8 +25,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--strategy", choices=sorted(STRATEGIES), default="mirrored")
     parser.add_argument("--cpu-devices", type=int, default=1, help="number of logical devices of the CPU")
     options = parser.parse_args(argv)
-    if digits.is_finished(options.job_dir):
-        return
     devices = compute_devices(options.cpu_devices)  # before TensorFlow initializes its devices
     tf.keras.utils.set_random_seed(digits.SEED)
     strategy = STRATEGIES[options.strategy](devices)

@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     if cluster.task_type in ("worker", "ps"):
         serve(cluster)
-    elif not digits.is_finished(options.job_dir):
+    else:
         wait_for_servers(cluster)
         coordinate(options, cluster)
 

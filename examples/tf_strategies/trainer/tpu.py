@@ -22,8 +22,6 @@ def main(argv: list[str] | None = None) -> None:
     parser = digits.flags("Train a digit classifier with TPUStrategy.")
     parser.add_argument("--any-device", action="store_true", help="without a TPU, train on the CPU or GPUs")
     options = parser.parse_args(argv)
-    if digits.is_finished(options.job_dir):
-        return
     strategy = tpu_strategy()
     if strategy is None and not options.any_device:
         print("this VM has no TPU: run the trainer on a Cloud TPU, or with --any-device", file=sys.stderr, flush=True)

@@ -9,17 +9,15 @@ Output in the job directory: `model.joblib`, `metrics.json`. Training takes seco
 """
 
 import argparse
-import io
 import json
 
+import fsspec
 import joblib
 import numpy as np
 from hypertune import HyperTune
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
-
-from trainer.job_dir import write_file
 
 SEED = 20
 HELD_OUT = 0.2
@@ -48,11 +46,13 @@ def main(argv: list[str] | None = None) -> None:
         print(f"epoch {epoch}/{options.epochs} held-out accuracy {accuracy:.4f}", flush=True)
         tuner.report_hyperparameter_tuning_metric(METRIC, accuracy, global_step=epoch)
 
-    buffer = io.BytesIO()
-    joblib.dump(model, buffer)
-    print("model at", write_file(options.job_dir, "model.joblib", buffer.getvalue()), flush=True)
+    job_dir = options.job_dir.rstrip("/")
+    with fsspec.open(f"{job_dir}/model.joblib", "wb") as file:
+        joblib.dump(model, file)
+    print(f"model at {job_dir}/model.joblib", flush=True)
     metrics = {"accuracy": accuracy, "epochs": options.epochs, **hyperparameters(options)}
-    write_file(options.job_dir, "metrics.json", json.dumps(metrics, indent=2).encode())
+    with fsspec.open(f"{job_dir}/metrics.json", "w") as file:
+        json.dump(metrics, file, indent=2)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

@@ -2,43 +2,40 @@
 
     python -m trainer.task --rounds 40 --job-dir gs://BUCKET/xgboost_digits
 
-Every replica runs this program on its own share of the images. WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT identify
-it, and `peers` connects the replicas. After each round rank 0 stores the trees. A replica that loses a peer exits with
-status 1. After the restart it waits for its peers (`--wait-minutes`), and rank 0 sends the stored trees to all, so that
-all continue with the same round.
+Every replica runs this program on its own share of the images; `peers` connects the replicas. After each round rank 0
+stores the trees. When a replica is lost, all start again: rank 0 reads the stored trees and sends them to the others,
+so that all continue with the same round.
 
-Output in the job directory: `model.ubj`, `metrics.json`.
+Output in the job directory: `model.ubj`, `metrics.json`, and the trees after the last round in `checkpoints/`.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import time
 from typing import Any
 
+import fsspec
 import numpy as np
 import xgboost
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from xgboost import collective
 
-from trainer.job_dir import delete_file, read_file, write_file
 from trainer.peers import connected_replicas
 
 SEED = 20
 HELD_OUT = 0.2
 CLASSES = 10
+WAIT_S = 30 * 60  # a replica that got another VM may be minutes late
 
 
 def main(argv: list[str] | None = None) -> None:
     """Train, evaluate, store."""
     options = parse_arguments(argv)
-    job_id = os.environ.get("CLOUD_ML_JOB_ID", "local")
-    if is_finished(options.job_dir, job_id):
-        print(f"job {job_id} has its results already; nothing left to do", flush=True)
-        return
-    with connected_replicas(options.wait_minutes * 60):
-        train(options, job_id)
+    with connected_replicas(WAIT_S):
+        train(options)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -49,16 +46,15 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--learning-rate", type=float, default=0.3)
     parser.add_argument("--round-seconds", type=float, default=0.0, help="minimum duration of a round")
-    parser.add_argument("--wait-minutes", type=float, default=30.0, help="how long to wait for lost peers")
     return parser.parse_args(argv)
 
 
-def train(options: argparse.Namespace, job_id: str) -> None:
+def train(options: argparse.Namespace) -> None:
     """Run the remaining rounds from the stored trees on, and store the results."""
-    is_chief = collective.get_rank() == 0
-    checkpoint = f"checkpoint-{job_id}.ubj"
+    job_dir, job_id = options.job_dir.rstrip("/"), os.environ.get("CLOUD_ML_JOB_ID", "local")
+    checkpoint = f"{job_dir}/checkpoints/{job_id}.ubj"  # of this job only: another one may have the same directory
     learn, held_out = load_data(collective.get_rank(), collective.get_world_size())
-    model, rounds_done = restore(options.job_dir, checkpoint)
+    model = restore(checkpoint)
     model = xgboost.train(
         {
             "objective": "multi:softprob",
@@ -70,17 +66,14 @@ def train(options: argparse.Namespace, job_id: str) -> None:
             "seed": SEED,
         },
         learn,
-        num_boost_round=options.rounds - rounds_done,
+        num_boost_round=options.rounds - (model.num_boosted_rounds() if model else 0),
         evals=[(held_out, "held_out")],
         xgb_model=model,
         verbose_eval=False,
-        callbacks=[Rounds(options, checkpoint if is_chief else None)],
+        callbacks=[Rounds(options, checkpoint)],
     )
-    if is_chief:
-        store_results(options, job_id, model, held_out)
-    collective.allreduce(np.zeros(1), collective.Op.SUM)  # no replica exits before the results are stored
-    if is_chief:
-        delete_file(options.job_dir, checkpoint)
+    if collective.get_rank() == 0:
+        store_results(job_dir, model, held_out)
 
 
 def load_data(rank: int, world_size: int) -> tuple[xgboost.DMatrix, xgboost.DMatrix]:
@@ -92,23 +85,25 @@ def load_data(rank: int, world_size: int) -> tuple[xgboost.DMatrix, xgboost.DMat
     return learn, xgboost.DMatrix(held_out_images, held_out_labels, nthread=1)
 
 
-def restore(job_dir: str, name: str) -> tuple[xgboost.Booster | None, int]:
-    """Return the stored trees and their number of rounds. Rank 0 reads them and sends them to the others."""
-    stored = (read_file(job_dir, name) or b"") if collective.get_rank() == 0 else b""
+def restore(checkpoint: str) -> xgboost.Booster | None:
+    """Return the stored trees, if there are any. Rank 0 reads them and sends them to the others."""
+    stored = b""
+    if collective.get_rank() == 0:
+        with contextlib.suppress(FileNotFoundError), fsspec.open(checkpoint, "rb") as file:
+            stored = file.read()
     if collective.is_distributed():
         stored = collective.broadcast(stored, 0)
     if not stored:
-        return None, 0
+        return None
     model = xgboost.Booster(model_file=bytearray(stored))
-    rounds_done: int = model.num_boosted_rounds()
-    print(f"resuming from round {rounds_done + 1}", flush=True)
-    return model, rounds_done
+    print(f"resuming from round {model.num_boosted_rounds() + 1}", flush=True)
+    return model
 
 
 class Rounds(xgboost.callback.TrainingCallback):
-    """After each round: keep its minimum duration, store a checkpoint if it has a name, print a line."""
+    """After each round: keep its minimum duration, store the trees on rank 0, print a line."""
 
-    def __init__(self, options: argparse.Namespace, checkpoint: str | None) -> None:
+    def __init__(self, options: argparse.Namespace, checkpoint: str) -> None:
         self.options = options
         self.checkpoint = checkpoint
         self._started_s = time.monotonic()
@@ -117,33 +112,31 @@ class Rounds(xgboost.callback.TrainingCallback):
         """Return False, which means: continue training."""
         time.sleep(max(0.0, self._started_s + self.options.round_seconds - time.monotonic()))
         self._started_s = time.monotonic()
-        rounds_done = model.num_boosted_rounds()
-        if self.checkpoint is not None:
-            write_file(self.options.job_dir, self.checkpoint, bytes(model.save_raw("ubj")))
+        if collective.get_rank() == 0:
+            save(model, self.checkpoint)
         error = evals_log["held_out"]["merror"][-1]
-        print(f"round {rounds_done}/{self.options.rounds} held-out error {error:.4f}", flush=True)
+        print(f"round {model.num_boosted_rounds()}/{self.options.rounds} held-out error {error:.4f}", flush=True)
         return False
 
 
-def store_results(options: argparse.Namespace, job_id: str, model: xgboost.Booster, held_out: xgboost.DMatrix) -> None:
-    """Write the model and its metrics. Metrics come last: they mark completion."""
-    labels = held_out.get_label()
-    accuracy = float(np.mean(np.argmax(model.predict(held_out), axis=1) == labels))
+def save(model: xgboost.Booster, path: str) -> None:
+    """Write the trees. In Cloud Storage the file appears when it is closed, never a part of it."""
+    with fsspec.open(path, "wb") as file:
+        file.write(model.save_raw("ubj"))
+
+
+def store_results(job_dir: str, model: xgboost.Booster, held_out: xgboost.DMatrix) -> None:
+    """Write the model and its metrics."""
+    accuracy = float(np.mean(np.argmax(model.predict(held_out), axis=1) == held_out.get_label()))
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
-    write_file(options.job_dir, "model.ubj", bytes(model.save_raw("ubj")))
+    save(model, f"{job_dir}/model.ubj")
     metrics = {
-        "job_id": job_id,
         "accuracy": accuracy,
         "rounds": model.num_boosted_rounds(),
         "replicas": collective.get_world_size(),
     }
-    write_file(options.job_dir, "metrics.json", json.dumps(metrics, indent=2).encode())
-
-
-def is_finished(job_dir: str, job_id: str) -> bool:
-    """Return whether the directory has this job's results. Always False for a manual run, which has no job id."""
-    stored = read_file(job_dir, "metrics.json")
-    return stored is not None and job_id != "local" and json.loads(stored).get("job_id") == job_id
+    with fsspec.open(f"{job_dir}/metrics.json", "w") as file:
+        json.dump(metrics, file, indent=2)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from xgboost import collective
 from .arguments.argument import Values
 from .errors import DataError
 from .files import find_files
-from .program import refuse, run
+from .program import run
 from .results import write_metrics
 from .tabular.preparation import PARTS
 from .tabular.read_csv import read_csv
@@ -40,11 +40,7 @@ def train(values: Values) -> None:
     files = {name: _find_files(values, name) for name in PARTS if values[f"{name}_data_path"] is not None}
     minutes = values["wait_minutes"]
     with connected_replicas(float(minutes) * 60 if isinstance(minutes, int | float) else 0.0):
-        try:
-            _train_connected(values, files)
-        except DataError as error:
-            # Exit before XGBoost waits for the other replicas. They notice the closed connection.
-            os._exit(refuse("xgboost_dist cannot train on these data", error))
+        _train_connected(values, files)
 
 
 def _train_connected(values: Values, files: dict[str, list[str]]) -> None:
@@ -63,7 +59,6 @@ def _train_connected(values: Values, files: dict[str, list[str]]) -> None:
         write_model(job_dir, model)
         metrics["replicas"] = collective.get_world_size()
         write_metrics(job_dir, metrics, model.num_boosted_rounds(), is_classification=is_classification(values))
-    collective.allreduce(np.zeros(1), collective.Op.SUM)  # no replica exits before the results are stored
 
 
 def _find_files(values: Values, name: str) -> list[str]:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import typer
 
-from trainmaster.cli import package_staging
 from trainmaster.cli import submit_options as options
 from trainmaster.cli.gcloud_command import with_flags
 from trainmaster.cli.gcloud_flags import apply_flags, parse_list, with_field
@@ -24,6 +23,7 @@ from trainmaster.cli.installation import BUCKET, choose_installation, open_store
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.wait import ProgressReader, exit_status, wait
+from trainmaster.client import package_staging
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import (

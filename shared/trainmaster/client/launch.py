@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from trainmaster.client.package_staging import run_setup
 from trainmaster.core.model.package_uri import with_generation
 from trainmaster.errors import PermanentError
 
@@ -56,9 +55,5 @@ def build(folder: Path, scratch: Path, requirements: Sequence[str], name: str) -
         raise PermanentError(f"{folder.resolve()} has no Python module: write one with %%writefile task.py")
     setup = _SETUP.format(name=name, modules=modules, requirements=list(requirements))
     (root / "setup.py").write_text(setup, encoding="utf-8")
-    command = [sys.executable, "setup.py", "--quiet", "sdist", "--formats=gztar", "--dist-dir", str(scratch / "dist")]
-    result = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise PermanentError(f"setuptools could not package {folder.resolve()}:\n{result.stderr.strip()}")
-    (archive,) = (scratch / "dist").glob("*.tar.gz")
+    [archive] = run_setup(root, folder.resolve(), scratch / "dist")
     return archive.read_bytes()

@@ -47,11 +47,8 @@ def accuracy(lab: Lab, state: State) -> float:
 
 
 def check_resumed(lab: Lab, state: State) -> None:
-    """Check that the latest incarnations of the digits example continued from a checkpoint."""
-    resumed = metrics(lab, state)["resumed_from_epoch"]
-    assert isinstance(resumed, list)
-    assert resumed, "it resumed from a checkpoint"
-    assert min(resumed) > 1, "it did not start from the beginning"
+    """Check that a later incarnation of the chief continued from a checkpoint. Its VM, and its console, may be gone."""
+    assert "resuming from epoch" in lab.stack.run("trainmaster", "logs", state.job.job_id).stdout
 
 
 def test_digits_example_trains_a_model_on_its_chief(lab: Lab) -> None:
@@ -110,7 +107,7 @@ def test_digits_example_survives_a_killed_worker_and_a_lost_vm(lab: Lab) -> None
 def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
     """The scripted trainer replaces the example's own, which the next test runs."""
     arguments = ["--steps", "2", "--together"]
-    state = lab.wait_for_success(lab.example("legacy", "digits", args=arguments, packageUris=[lab.wheel()]))
+    state = lab.wait_for_success(lab.example("legacy", args=arguments, packageUris=[lab.wheel()]))
     view = job_view(state.job, state.replicas)
     assert view["trainingInput"]["runtimeVersion"] == "2.11", "shown as submitted"
     substitutions = view["trainmaster"]["substitutions"]
@@ -124,7 +121,7 @@ def test_legacy_job_file_runs_and_lists_its_substitutions(lab: Lab) -> None:
 
 @pytest.mark.heavy
 def test_legacy_example_trains_an_accurate_model(lab: Lab) -> None:
-    state = lab.wait_for_success(lab.example("legacy", "digits", args=["--epochs", "2"]), 180)
+    state = lab.wait_for_success(lab.example("legacy", args=["--epochs", "2"]), 180)
     assert metrics(lab, state)["epochs"] == 2
 
 

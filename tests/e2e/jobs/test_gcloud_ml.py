@@ -97,10 +97,9 @@ def test_gcloud_updates_labels_and_cancels_a_running_job(lab: Lab, trainer: Path
 
 
 def test_gcloud_runs_a_vertex_custom_job_and_streams_its_logs(lab: Lab, tmp_path: Path) -> None:
-    lab.stage(str(SCRIPTED), "scripted")
     program = {
         "executorImageUri": "us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-6:latest",
-        "packageUris": [f"gs://{lab.bucket}/packages/scripted/scripted_trainer-0.1.tar.gz"],
+        "packageUris": [lab.wheel()],
         "pythonModule": "trainer.task",
         "args": ["--steps=3"],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable
@@ -131,12 +132,16 @@ def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(tmp_pa
     assert "from 3 of 6 files" in second.output
 
 
-def test_categories_are_refused_by_every_replica_that_reads_them(tmp_path: Path, data: Path) -> None:
-    arguments = [f"--training_data_path={data / 'algorithm_wide_deep_learner'}/*.csv", "--objective=binary:logistic"]
-    (only,) = run_replicas(tmp_path, 1, arguments)
+def test_categories_are_refused_by_the_replica_that_reads_them_at_once(tmp_path: Path, data: Path) -> None:
+    shutil.copy(data / SUBSCRIBERS, tmp_path / "b.csv")
+    shutil.copy(data / "algorithm_xgboost_dist/training/part-0.csv", tmp_path / "a.csv")
+    arguments = [f"--training_data_path={tmp_path}/*.csv", "--objective=reg:squarederror"]
+    peer, refusing = run_replicas(tmp_path, 2, arguments)
 
-    assert only.exit_status == 2
-    assert "column 1 of the training data has the value" in only.output
+    assert refusing.exit_status == 2
+    assert "column 1 of the training data has the value" in refusing.output
+    assert "Traceback" not in refusing.output
+    assert (peer.exit_status, peer.output.count("XGBoostError") > 0) == (1, True), peer.output
 
 
 @pytest.mark.heavy

@@ -18,8 +18,8 @@ import yaml
 from tests.integration.cli.conftest import Installation
 from tests.support.jobs import START, a_spec
 from tests.support.serving import serving
-from trainmaster.cli import package_staging
 from trainmaster.cli.gcloud_flags import apply_flags
+from trainmaster.client import package_staging
 from trainmaster.core.events import CancelRequested
 from trainmaster.errors import PermanentError
 from trainmaster.flows.commit.record import record

@@ -1,4 +1,4 @@
-"""The example with two axes: the same losses on every mesh, also over several hosts."""
+"""The JAX examples: the same losses on every mesh, also over several hosts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ MESH = re.compile(r"mesh (\{.*\})")
 PATIENCE_S = 120
 
 
-def start(
-    job_dir: Path, *arguments: str, devices: int = 8, module: str = "model_parallel", **variables: str
-) -> subprocess.Popen[str]:
+def start(job_dir: Path, *arguments: str, devices: int = 8, **variables: str) -> subprocess.Popen[str]:
     python = ROOT / ".images" / "jax" / "bin" / "python"
     assert python.exists(), "there is no runtime image jax: build it with `make images`"
     environment = {
@@ -29,13 +27,13 @@ def start(
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
         **variables,
     }
-    command = [str(python), "-m", f"trainer.{module}", "--job-dir", str(job_dir), *arguments]
+    command = [str(python), "-m", "trainer.task", "--job-dir", str(job_dir), *arguments]
     folder, piped = ROOT / "examples" / "tpu_jax", subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=piped, stderr=subprocess.STDOUT, text=True)
 
 
-def run(job_dir: Path, *arguments: str, devices: int = 8, module: str = "model_parallel", **variables: str) -> str:
-    process = start(job_dir, *arguments, devices=devices, module=module, **variables)
+def run(job_dir: Path, *arguments: str) -> str:
+    process = start(job_dir, *arguments)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
     return output
@@ -46,7 +44,7 @@ def losses(output: str) -> list[str]:
 
 
 def test_every_mesh_computes_the_same_as_data_parallelism(tmp_path: Path) -> None:
-    expected = losses(run(tmp_path / "1", "--epochs", "3", module="task"))
+    expected = losses(run(tmp_path / "1", "--epochs", "3"))
     assert len(expected) == 3
     for columns in (2, 8):
         output = run(tmp_path / str(columns), "--epochs", "3", "--model-parallel", str(columns))
@@ -54,6 +52,8 @@ def test_every_mesh_computes_the_same_as_data_parallelism(tmp_path: Path) -> Non
         assert losses(output) == expected
     metrics = json.loads((tmp_path / "2" / "metrics.json").read_text())
     assert metrics["accuracy"] > 0.9
+    resumed = run(tmp_path / "2", "--epochs", "4", "--model-parallel", "4")
+    assert "resuming from epoch 4\nepoch 4/4 " in resumed, "a checkpoint fits every mesh"
 
 
 def test_four_hosts_form_one_mesh_and_all_complete(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 
 from trainmaster.cli.local.example_stack import RunningStack
 from trainmaster.cli.local.job_monitor import Report
+from trainmaster.client.package_staging import build
 from trainmaster.errors import PermanentError
 from trainmaster.ports import Objects, Store
 from trainmaster_emulators.process.state import ROOT
@@ -32,9 +32,8 @@ def upload(example: str, running: RunningStack, report: Report) -> None:
     job_file = EXAMPLES / example / "job.yaml"
     with tempfile.TemporaryDirectory() as scratch:
         for uri in yaml.safe_load(job_file.read_text(encoding="utf-8"))["trainingInput"].get("packageUris", ()):
-            command = [sys.executable, str(EXAMPLES / "package.py"), example, scratch]
-            archive = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-            _copy(Path(archive), uri, running.objects, report)
+            [archive] = build(EXAMPLES / uri.split("/")[4] / "trainer", Path(scratch))  # gs://BUCKET/packages/TRAINER/
+            _copy(archive, uri, running.objects, report)
         if example.startswith(ALGORITHM_PREFIX):
             _upload_data(example, Path(scratch), running, report)
         _copy(job_file, f"gs://{running.state.config.bucket}/jobs/{example}.yaml", running.objects, report)

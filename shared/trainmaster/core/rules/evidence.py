@@ -36,9 +36,12 @@ PEER_LOSS_TYPES: Final = (
 )
 """Errors with which a framework reports a lost peer: TensorFlow's collectives and coordination service, torch's process
 groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError."""
-PEER_LOSS_WORDS: Final = ("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe")
+PEER_LOSS_WORDS: Final = (
+    *("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe"),
+    *("the other end is likely closed", "hung up on the other end", "poll error condition"),
+)
 """Words in the message of an error that reports a lost peer, whatever its type: gloo raises a RuntimeError with
-them."""
+them, XGBoost an XGBoostError."""
 
 SIGABRT: Final = 6
 """A runtime that gives up on its peers aborts itself, so this signal alone does not show whose fault the exit was."""

@@ -30,6 +30,12 @@ TENSORFLOW_PEER_LOSS = ProgramError(
 GLOO_PEER_LOSS = ProgramError(
     "RuntimeError", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer", "c10d.py:9 in all_reduce"
 )
+XGBOOST_PEER_LOSS = ProgramError(
+    "xgboost.core.XGBoostError",
+    "[14:56:43] result.cc:83: [histogram.h:197|14:56:43]:\n\n- [allreduce.cc:135|14:56:43]: Ring Allreduce failed.\n"
+    "- [loop.cc:101|14:56:43]: Encountered EOF. The other end is likely closed.\nStack trace:\n",
+    "xgboost/core.py:324 in _check_call",
+)
 RENDEZVOUS_LOSS = ProgramError(
     "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError",
     "The connection to the C10d store has failed. See inner exception for details.",
@@ -157,6 +163,7 @@ CASES: Final[dict[str, Case]] = {
     "second failure without a traceback": (*second_exit(None, None), RESTARTED),
     "peer lost twice, by TensorFlow": (*second_exit(TENSORFLOW_PEER_LOSS, TENSORFLOW_PEER_LOSS), RESTARTED),
     "peer lost twice, by gloo": (*second_exit(GLOO_PEER_LOSS, GLOO_PEER_LOSS), RESTARTED),
+    "peer lost twice, by XGBoost": (*second_exit(XGBOOST_PEER_LOSS, XGBOOST_PEER_LOSS), RESTARTED),
     "peer lost twice, by torchrun": (*second_exit(RENDEZVOUS_LOSS, RENDEZVOUS_LOSS), RESTARTED),
     **{
         f"same transient failure again: {error.type} {error.message}": (*second_exit(error, error), RESTARTED)

@@ -47,13 +47,20 @@ def build(package_path: Path, out_dir: Path) -> list[Path]:
             root = Path(scratch, "root")
             shutil.copytree(package, root / package.name, ignore=IGNORED)
             (root / "setup.py").write_text(SETUP.format(name=package.name), encoding="utf-8")
-        eggs = Path(scratch, "eggs")
-        eggs.mkdir()
-        command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(eggs)]
+        return run_setup(root, package, out_dir)
+
+
+def run_setup(root: Path, sources: Path, out_dir: Path) -> list[Path]:
+    """Build a source distribution with `root`/setup.py, which writes nothing there, and return the files in `out_dir`.
+
+    Raises PermanentError with setuptools' output, which names the sources.
+    """
+    with tempfile.TemporaryDirectory() as eggs:
+        command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", eggs]
         command += ["sdist", "--formats=gztar", "--dist-dir", str(out_dir)]
         result = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
     if result.returncode != 0:
-        raise PermanentError(f"setuptools could not package {package}:\n{result.stderr.strip()}")
+        raise PermanentError(f"setuptools could not package {sources}:\n{result.stderr.strip()}")
     return sorted(out_dir.glob("*.tar.gz"))
 
 
