@@ -128,6 +128,7 @@ def test_start_kills_what_a_killed_stack_left_and_nothing_else(
     assert not processes.list_processes(again.id)
 
 
+@pytest.mark.heavy  # test_delivery.py ends Firestore too
 def test_stack_fails_when_firestore_ends(tmp_path: Path, config: StackConfig) -> None:
     started = stack.start(tmp_path / "state", config)
     running = started.wait_ready()
