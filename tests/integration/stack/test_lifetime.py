@@ -185,7 +185,10 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path, monkeypatch:
     assert up.stdout.startswith("ready after ")
     assert float(up.stdout.split()[2]) < took_s < StackConfig().ready_within_s
 
-    assert "already running" in str(local("up", "--detach").exception)
+    again = run("trainmaster local up --detach")
+    assert again.returncode == 1
+    assert "already running" in again.stderr
+    assert again.stderr.count("\n") == 1
 
     status = json.loads(local("status", "--format", "json").stdout)
     assert status["status"] == "ready"
