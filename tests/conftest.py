@@ -14,6 +14,7 @@ import logging
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Generator
+from functools import cache
 from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -142,8 +143,12 @@ def _report_folders(terminalreporter: pytest.TerminalReporter) -> None:
 
 def work_unit(nodeid: str) -> str:
     """Return what a test is scheduled with: its folder, such as `infra` or `integration/api`, or its module."""
-    path = PurePosixPath(nodeid.partition("::")[0])
-    folder = _folder(nodeid)
+    return _unit_of_module(nodeid.partition("::")[0])
+
+
+@cache
+def _unit_of_module(name: str) -> str:
+    path, folder = PurePosixPath(name), _folder(name)
     module = "/".join(path.parts[1:])
     alone = module if BY_MODULE.intersection((folder, path.parts[1])) else folder
     return TOGETHER.get(module) or TOGETHER.get(folder, alone)

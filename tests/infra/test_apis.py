@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from tests.infra import iam_table
@@ -71,8 +72,13 @@ def library_api(package: str) -> str:
     return API_OF_LIBRARY.get(name, name)
 
 
-def called_apis() -> Iterator[tuple[str, str]]:
-    """Yield each API with the file that calls it."""
+@cache
+def called_apis() -> frozenset[tuple[str, str]]:
+    """Return each API with the files that call it."""
+    return frozenset(_called_apis())
+
+
+def _called_apis() -> Iterator[tuple[str, str]]:
     for folder in ("shared", "functions"):
         for path in (ROOT / folder).rglob("*.py"):
             for api in set(apis_in_code(path.read_text(encoding="utf-8"))):

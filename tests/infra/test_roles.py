@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -61,12 +62,15 @@ def calls(source: str) -> Iterator[ast.Call]:
     return (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
 
 
-def published_topics(source: str) -> Iterator[str]:
-    """Yield NAME for each call `….publish(topics.NAME, …)`."""
+@cache  # the archives of ten functions share most modules
+def published_topics(source: str) -> frozenset[str]:
+    """Return NAME for each call `….publish(topics.NAME, …)`."""
+    published = set()
     for call in calls(source):
         match call:
             case ast.Call(func=ast.Attribute(attr="publish"), args=[ast.Attribute(ast.Name("topics"), name), *_]):
-                yield name
+                published.add(name)
+    return frozenset(published)
 
 
 def compute_calls(source: str) -> Iterator[str]:
@@ -79,6 +83,7 @@ def compute_calls(source: str) -> Iterator[str]:
                 yield f"{client.removeprefix('_')}.{method}"
 
 
+@cache
 def records_events(source: str) -> bool:
     return any(isinstance(call.func, ast.Name) and call.func.id == "record" for call in calls(source))
 

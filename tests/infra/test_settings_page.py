@@ -107,10 +107,10 @@ def test_each_wrong_setting_stops_the_start_and_is_named(archives: dict[str, Pat
 
 
 def test_function_without_a_project_does_not_start(archives: dict[str, Path], tmp_path: Path) -> None:
-    status, _, errors = start(archives["api"], tmp_path, "import main")
+    status, _, errors = start(archives["sweep"], tmp_path, "import main")
     assert status == 1
     assert "project" in errors
-    status, _, errors = start(archives["api"], tmp_path, "import main", **{f"{PREFIX}PROJECT": "my-project"})
+    status, _, errors = start(archives["sweep"], tmp_path, "import main", **{f"{PREFIX}PROJECT": "my-project"})
     assert status == 0, errors
 
 

@@ -6,7 +6,7 @@ import http.client
 import json
 from typing import Any, Final
 
-TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 30.0
 
 
 class CallError(Exception):

@@ -128,8 +128,10 @@ has_python() {
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null
 }
 
-has_pip() {
-  python3 -c 'import sys, importlib.util; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null
+# One start of Python for both: every boot waits for it.
+has_python_with_pip() {
+  python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 8) or importlib.util.find_spec("pip") is None)' \
+    2>/dev/null
 }
 
 # pip needs certificates to reach anything, and setuptools (which Debian's pip installs) to build what has no wheel.
@@ -143,12 +145,20 @@ install_python() {
 # Fails if Python is missing and cannot be installed. A missing pip is not a failure: a job in a container needs none.
 provide_python() {
   local tries_left=5 delay=2
-  while ! { has_python && has_pip; }; do
+  until has_python_with_pip; do
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1 || [ "${tries_left}" -eq 0 ]; then
-      break
+      if ! has_python; then
+        log "Python 3.8 or newer is missing and cannot be installed here. Use an image that has it."
+        return 1
+      fi
+      log "pip is missing and cannot be installed here: the job's packages cannot be installed."
+      return 0
     fi
     log "This image has no Python 3.8 with pip: installing python3 and python3-pip."
-    install_python && break
+    if install_python; then
+      tries_left=0
+      continue
+    fi
     if [ "${stopping}" -eq 1 ]; then
       return 1
     fi
@@ -156,11 +166,6 @@ provide_python() {
     pause "${delay}"
     delay=$((delay * 2))
   done
-  if ! has_python; then
-    log "Python 3.8 or newer is missing and cannot be installed here. Use an image that has it."
-    return 1
-  fi
-  has_pip || log "pip is missing and cannot be installed here: the job's packages cannot be installed."
 }
 
 # Upgrades at the first boot would hold the lock of the package manager, and replace the libraries of a GPU driver that

@@ -12,41 +12,42 @@ from trainmaster.core.model.vm_names import vm_name
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-MEMBERS = (ReplicaId(TaskType.CHIEF, 0), *(ReplicaId(TaskType.WORKER, index) for index in range(3)))
 SIGNALLED_S = 2.0
 
 
-def saved(lab: Lab, folder: str) -> list[tuple[int, float]]:
+def saved(lab: Lab, folder: str, ranks: int) -> list[tuple[int, float]]:
     """Return the step that each rank has saved, and when it was signalled."""
-    files = [lab.objects.read(f"{folder}/saved-{rank}", max_bytes=100) for rank in range(len(MEMBERS))]
+    files = [lab.objects.read(f"{folder}/saved-{rank}", max_bytes=100) for rank in range(ranks)]
     return [(int(step), float(at)) for step, at in (file.decode().split() for file in files if file)]
 
 
-def test_each_rank_preempted_in_turn_loses_no_step_of_any_rank(lab: Lab) -> None:
+@pytest.mark.parametrize("workers", [1, pytest.param(3, marks=pytest.mark.heavy)])
+def test_each_rank_preempted_in_turn_loses_no_step_of_any_rank(lab: Lab, workers: int) -> None:
+    members = (ReplicaId(TaskType.CHIEF, 0), *(ReplicaId(TaskType.WORKER, index) for index in range(workers)))
     folder = f"gs://{lab.bucket}/saver-{time.time_ns()}"
-    spec = lab.scripted_spec(3, pythonModule="trainer.saver", args=[], jobDir=folder)
+    spec = lab.scripted_spec(workers, pythonModule="trainer.saver", args=[], jobDir=folder)
     job_id = lab.upload({**spec, "trainmaster": {"checkpointSignal": "SIGUSR1"}}, "saver")
     lab.wait(job_id, "RUNNING")
-    lab.until(lambda: all("step 3" in lab.console(job_id, member) for member in MEMBERS), 60)
+    lab.until(lambda: all("step 3" in lab.console(job_id, member) for member in members), 60)
     times, last = [], 0
-    for number, member in enumerate(MEMBERS, start=1):
+    for number, member in enumerate(members, start=1):
         time.sleep(1 - time.time() % 1)  # members are signalled between two steps, which they take at full seconds
         preempted_at = time.time()
         lab.faults.preempt(vm_name(job_id, member), 30)
         lab.until(lambda: lab.state(job_id).job.round.number == number + 1, 30)  # noqa: B023
         lab.until(lambda: not lab.state(job_id).job.round.is_held, 60)
-        steps = saved(lab, folder)
+        steps = saved(lab, folder, len(members))
         times.append(max(at for _, at in steps) - preempted_at)
-        assert len(steps) == len(MEMBERS), lab.story(job_id)
+        assert len(steps) == len(members), lab.story(job_id)
         assert {step for step, _ in steps} == {steps[0][0]}, lab.story(job_id)
         assert steps[0][0] > last, lab.story(job_id)
         assert times[-1] < SIGNALLED_S, lab.story(job_id)
         last = steps[0][0]
-        lab.until(lambda: all(f"begins after step {last}," in lab.console(job_id, m) for m in MEMBERS), 60)  # noqa: B023
-        lab.until(lambda: all(f"step {last + 1}" in lab.console(job_id, m) for m in MEMBERS), 60)  # noqa: B023
+        lab.until(lambda: all(f"begins after step {last}," in lab.console(job_id, m) for m in members), 60)  # noqa: B023
+        lab.until(lambda: all(f"step {last + 1}" in lab.console(job_id, m) for m in members), 60)  # noqa: B023
     state = lab.state(job_id)
-    assert [replica.restarts_used for replica in state.replicas] == [0] * 4
-    assert [replica.vm_generation for replica in state.replicas] == [2] * 4
+    assert [replica.restarts_used for replica in state.replicas] == [0] * len(members)
+    assert [replica.vm_generation for replica in state.replicas] == [2] * len(members)
     print(
         "from the preemption to the last signal:",
         [f"{seconds:.2f} s" for seconds in times],

@@ -37,6 +37,7 @@ def job_of(lab: Lab, uri: str) -> str:
     return job_ids[0]
 
 
+@pytest.mark.heavy
 def test_job_submitted_by_gsutil_survives_a_live_migration_by_gcloud(lab: Lab, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -101,11 +102,3 @@ def test_job_submitted_by_gcloud_storage_is_described_by_trainmaster(lab: Lab, t
     assert [line for line in table.splitlines() if job_id in line and "SUCCEEDED" in line]
     story = lab.stack.run("trainmaster", "jobs", "ledger", job_id, home=tmp_path).stdout
     assert "is the primary and exited 0" in story
-
-
-def test_describe_of_an_unknown_job_prints_one_error_line(lab: Lab, tmp_path: Path) -> None:
-    described = lab.stack.run("trainmaster", "jobs", "describe", "missing_1", home=tmp_path)
-    assert described.returncode == 1
-    assert described.stderr.splitlines() == [
-        "trainmaster: there is no job missing_1. `trainmaster jobs list` shows all jobs"
-    ]

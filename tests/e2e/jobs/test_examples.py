@@ -51,6 +51,7 @@ def check_resumed(lab: Lab, state: State) -> None:
     assert "resuming from epoch" in lab.stack.run("trainmaster", "logs", state.job.job_id).stdout
 
 
+@pytest.mark.heavy
 def test_digits_example_trains_a_model_on_its_chief(lab: Lab) -> None:
     state = lab.wait_for_success(lab.example("digits", workerType=None, workerCount=None, args=["--epochs", "4"]), 180)
     assert accuracy(lab, state) >= 0.8
@@ -126,5 +127,5 @@ def test_legacy_example_trains_an_accurate_model(lab: Lab) -> None:
 
 
 def test_pytorch_example_trains_on_two_vms(lab: Lab) -> None:
-    state = lab.wait_for_success(lab.example("pytorch_ddp"), 180)
-    assert accuracy(lab, state) >= 0.95
+    state = lab.wait_for_success(lab.example("pytorch_ddp", args=["--epochs", "5"]), 180)
+    assert accuracy(lab, state) >= 0.85

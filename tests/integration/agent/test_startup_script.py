@@ -97,14 +97,27 @@ def test_shutdown_ends_the_retries_of_an_installation(vm: Vm, disk: Disk) -> Non
     assert vm.wait() == 1
 
 
-def test_complete_image_installs_nothing(cloud: Cloud, vm: Vm, disk: Disk) -> None:
+def test_complete_image_installs_nothing_and_is_checked_with_one_start_of_python(
+    cloud: Cloud, vm: Vm, disk: Disk
+) -> None:
     disk.apt_get("exit 100")
-    disk.bin.joinpath("python3").symlink_to(sys.executable)
+    disk.script("python3", f'#!/bin/bash\necho "${{1##*/}}" >>"{disk.home}/starts"\nexec {sys.executable} "$@"\n')
     vm.program("print('TRAINED')")
     cloud.direct(1, 1)
     vm.boot()
     vm.wait_for_line("TRAINED")
     assert not (vm.home / "apt-get.log").exists()
+    assert (disk.home / "starts").read_text().split()[:3] == ["-c", "-c", "agent.pyz"], "check, download, agent"
+
+
+def test_image_without_pip_that_cannot_be_installed_runs_the_program(cloud: Cloud, vm: Vm, disk: Disk) -> None:
+    lacks_pip = f'#!/bin/bash\n[[ "$*" == *find_spec* ]] && exit 1\nexec {sys.executable} "$@"\n'
+    disk.script("python3", lacks_pip)
+    vm.program("print('TRAINED')")
+    cloud.direct(1, 1)
+    vm.boot()
+    vm.wait_for_line("[trainmaster] pip is missing and cannot be installed here")
+    vm.wait_for_line("TRAINED")
 
 
 @pytest.mark.parametrize("is_local", [False, True])

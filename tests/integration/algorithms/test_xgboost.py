@@ -118,6 +118,7 @@ def run_replicas(job_dir: Path, count: int, arguments: list[str]) -> list[Run]:
     return [Run(process.returncode, output, job_dir) for process, output in zip(processes, outputs, strict=True)]
 
 
+@pytest.mark.heavy
 def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(tmp_path: Path, data: Path) -> None:
     folder = data / "algorithm_xgboost_dist"
     arguments = [f"--training_data_path={folder}/training/*.csv", f"--validation_data_path={folder}/validation/*.csv"]

@@ -24,7 +24,7 @@ from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
 from trainmaster.cli.main import app
 from trainmaster.errors import PermanentError
 from trainmaster.gcp.clients import TOKEN_FILE, firestore_client
-from trainmaster.gcp.tools import inspection
+from trainmaster.gcp.tools import dead_letter_box, inspection
 from trainmaster.gcp.tools.inspection import Endpoints
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.messaging import agent_messages, google_events, topics
@@ -124,6 +124,7 @@ def installation(
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(dead_letter_box, "PULL_S", 0.5)  # there are no letters, except in one test
     settings.cache_clear()
     core_services.store.cache_clear()
     with serving(iam.listen(0, project)) as endpoint:
@@ -230,7 +231,8 @@ def test_dead_letter_subscription_with_push_endpoint_is_a_problem(installation: 
     assert "has a push endpoint" in line
 
 
-def test_dead_letters_are_counted_and_kept(installation: Installation) -> None:
+def test_dead_letters_are_counted_and_kept(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letter_box, "PULL_S", 2.0)
     for number in range(2):
         installation.pubsub.publish(topics.DEAD_LETTER, b"{}", reason=f"no job {number}", function="vm_ready")
     for _ in range(2):

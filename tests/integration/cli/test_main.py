@@ -215,6 +215,11 @@ def test_describe_prints_text_or_json(installation: Installation, tmp_path: Path
     assert installation.run("why", "digits_1").stdout.startswith("digits_1 was submitted by trainmaster submit.\n")
 
 
+def test_unknown_job_is_one_error_line(installation: Installation, run_main: RunMain) -> None:
+    error = "trainmaster: there is no job missing_1. `trainmaster jobs list` shows all jobs\n"
+    assert run_main("jobs", "describe", "missing_1") == (1, error)
+
+
 def test_version_option_prints_the_version() -> None:
     assert CliRunner().invoke(main.app, ["--version"]).stdout.startswith("trainmaster ")
 

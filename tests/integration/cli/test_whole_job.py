@@ -74,6 +74,7 @@ def test_doctor_finds_no_problem_on_the_local_stack(stack: LocalStack) -> None:
     assert "FIX" not in result.stdout
 
 
+@pytest.mark.heavy
 def test_prices_are_fetched_and_listed_on_the_local_stack(stack: LocalStack) -> None:
     updated = trainmaster(stack, "prices", "update")
     assert updated.returncode == 0, updated.stderr

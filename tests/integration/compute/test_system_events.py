@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,15 +34,23 @@ class Log:
         return [entry for entry in self.entries if entry["protoPayload"]["resourceName"].endswith(suffix)]
 
 
-@pytest.fixture
-def log(pubsub_emulator: str, tmp_path: Path) -> Iterator[Log]:
+@pytest.fixture(scope="module")
+def exported(pubsub_emulator: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
     topic = f"system-events-{uuid.uuid4().hex[:8]}"
     pubsub = PubSub(pubsub_emulator, PROJECT)
     pubsub.create_topic(topic)
     pubsub.create_pull(topic, topic)
     path = f"projects/{PROJECT}/topics/{topic}"
-    with running_emulator(tmp_path, "--system-events-topic", path, pubsub=pubsub_emulator) as emulator:
+    folder = tmp_path_factory.mktemp("compute")
+    with running_emulator(folder, "--system-events-topic", path, pubsub=pubsub_emulator) as emulator:
         yield Log(emulator, pubsub, topic)
+
+
+@pytest.fixture
+def log(exported: Log) -> Iterator[Log]:
+    """The log of all tests. Each test has VMs with names of its own."""
+    yield exported
+    exported.emulator.delete_all()
 
 
 @pytest.mark.parametrize(
@@ -55,11 +62,11 @@ def log(pubsub_emulator: str, tmp_path: Path) -> Iterator[Log]:
     ],
 )
 def test_lost_vm_has_one_entry_that_maintenance_can_decode(log: Log, fault: str, method: str, cause: LossCause) -> None:
-    vm = log.emulator.run("vm")
-    log.emulator.fault("vm", fault, notice_s=0.2)
-    eventually(lambda: log.of_vm("vm"))
-    eventually(lambda: log.emulator.status("vm") == "TERMINATED")
-    (entry,) = log.of_vm("vm")
+    vm = log.emulator.run(fault)
+    log.emulator.fault(fault, fault, notice_s=0.2)
+    eventually(lambda: log.of_vm(fault))
+    eventually(lambda: log.emulator.status(fault) == "TERMINATED")
+    (entry,) = log.of_vm(fault)
     assert entry["protoPayload"]["methodName"] == f"compute.instances.{method}"
     assert entry["resource"] == {
         "type": "gce_instance",
@@ -68,37 +75,37 @@ def test_lost_vm_has_one_entry_that_maintenance_can_decode(log: Log, fault: str,
     assert entry["logName"] == f"projects/{PROJECT}/logs/cloudaudit.googleapis.com%2Fsystem_event"
     event = google_events.decode_maintenance(json.dumps(entry).encode())
     assert isinstance(event, SystemEvent)
-    assert (event.vm.name, event.vm.zone, event.vm.instance_id, event.loss) == ("vm", ZONE, str(vm.id), cause)
+    assert (event.vm.name, event.vm.zone, event.vm.instance_id, event.loss) == (fault, ZONE, str(vm.id), cause)
     assert timedelta() <= datetime.now(UTC) - event.at < timedelta(seconds=30)
 
 
 def test_migrated_vm_has_an_entry_that_has_no_effect(log: Log) -> None:
-    log.emulator.run("vm", scheduling={"on_host_maintenance": "MIGRATE"})
-    log.emulator.fault("vm", "maintenance", notice_s=0.2)
-    eventually(lambda: log.of_vm("vm"))
-    (entry,) = log.of_vm("vm")
+    log.emulator.run("migrated", scheduling={"on_host_maintenance": "MIGRATE"})
+    log.emulator.fault("migrated", "maintenance", notice_s=0.2)
+    eventually(lambda: log.of_vm("migrated"))
+    (entry,) = log.of_vm("migrated")
     assert entry["protoPayload"]["methodName"] == "compute.instances.migrateOnHostMaintenance"
     event = google_events.decode_maintenance(json.dumps(entry).encode())
     assert isinstance(event, SystemEvent)
     assert not event.matters
-    assert log.emulator.status("vm") == "RUNNING"
+    assert log.emulator.status("migrated") == "RUNNING"
 
 
 def test_entry_appears_when_the_vm_is_stopping(log: Log) -> None:
-    log.emulator.run("vm")
-    log.emulator.fault("vm", "preempt", notice_s=3)
-    eventually(lambda: log.of_vm("vm"))
-    assert log.emulator.status("vm") in ("STOPPING", "TERMINATED")
+    log.emulator.run("stopping")
+    log.emulator.fault("stopping", "preempt", notice_s=3)
+    eventually(lambda: log.of_vm("stopping"))
+    assert log.emulator.status("stopping") in ("STOPPING", "TERMINATED")
 
 
 def test_stop_and_delete_by_the_user_have_no_entry(log: Log) -> None:
-    vm = log.emulator.run("vm")
-    log.emulator.done(log.emulator.instances.stop_unary(project=PROJECT, zone=ZONE, instance="vm"))
+    vm = log.emulator.run("stopped")
+    log.emulator.done(log.emulator.instances.stop_unary(project=PROJECT, zone=ZONE, instance="stopped"))
     log.emulator.done(log.emulator.instances.delete_unary(project=PROJECT, zone=ZONE, instance=str(vm.id)))
     log.emulator.run("other")
     log.emulator.fault("other", "crash")
     eventually(lambda: log.of_vm("other"))
-    assert log.of_vm("vm") == []
+    assert log.of_vm("stopped") == []
 
 
 @pytest.mark.parametrize("topic", ["t", "projects/p/topics/"])

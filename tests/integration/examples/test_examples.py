@@ -163,6 +163,7 @@ def run_trainer(image: Path, trainer: str, *arguments: str, **variables: str) ->
     )
 
 
+@pytest.mark.heavy  # tests/e2e/jobs/test_local_run.py runs it on a VM
 def test_scikit_learn_trainer_stores_an_accurate_model(tmp_path: Path, tensorflow_image: Path) -> None:
     ran = run_trainer(tensorflow_image, "sklearn_digits", "--job-dir", str(tmp_path))
     assert ran.returncode == 0, ran.stderr

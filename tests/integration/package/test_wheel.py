@@ -66,7 +66,10 @@ def test_wheel_has_the_files_that_a_local_stack_reads(wheel: Path) -> None:
             assert archive.read(copy) == (ROOT / name).read_bytes()
 
 
-@pytest.mark.parametrize("init", [True, False], ids=["with __init__.py", "without __init__.py"])
+@pytest.mark.parametrize(
+    "init",
+    [pytest.param(True, id="with __init__.py"), pytest.param(False, id="without __init__.py", marks=pytest.mark.heavy)],
+)
 def test_project_with_folders_of_our_names_works(install: Install, tmp_path: Path, *, init: bool) -> None:
     for folder in FOLDERS:
         (tmp_path / folder).mkdir()

@@ -16,9 +16,9 @@ import pytest
 
 from tests.support.serving import serving
 from tests.support.stack import LocalStack, eventually, local_stack, recording_functions
-from trainmaster_emulators.process import processes
+from trainmaster_emulators.process import processes, state
 from trainmaster_emulators.process.loopback import call
-from trainmaster_emulators.process.state import StackConfig
+from trainmaster_emulators.process.state import StackConfig, StackStatus
 from trainmaster_emulators.services import pubsub, storage
 
 pytestmark = pytest.mark.emulator
@@ -103,8 +103,8 @@ def test_scheduler_triggers_the_sweep(recording: LocalStack) -> None:
 @pytest.mark.parametrize(
     "copy",
     [
-        pytest.param(["gsutil", "cp"], id="gsutil cp", marks=pytest.mark.heavy),  # tests/e2e/jobs/test_clients.py
-        pytest.param(["gcloud", "storage", "cp"], id="gcloud storage cp"),
+        pytest.param(["gsutil", "cp"], id="gsutil cp"),
+        pytest.param(["gcloud", "storage", "cp"], id="gcloud storage cp", marks=pytest.mark.heavy),
     ],
 )
 def test_upload_by_a_real_client_reaches_the_upload_function(
@@ -197,3 +197,14 @@ def test_message_that_always_fails_becomes_a_dead_letter(recording: LocalStack, 
     assert [message["data"] for message in dead_letters] == [b"never"]
     assert dead_letters[0]["attributes"]["source"] == "test"
     assert len(failed_deliveries) == 5
+
+
+def test_end_of_firestore_fails_the_stack_and_ends_its_processes(recording: LocalStack) -> None:
+    """The last test of the module, because it ends the stack."""
+    running = recording.state
+    os.kill(running.services["firestore"].pid, signal.SIGKILL)
+    eventually(lambda: not processes.list_processes(running.id))
+    ended = state.read(recording.state_dir)
+    assert ended is not None
+    assert (ended.id, ended.status) == (running.id, StackStatus.FAILED)
+    assert "firestore ended with signal SIGKILL and lost its state" in str(ended.error)

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner, Result
 
 from tests.support.stack import clean_environment, eventually, recording_functions
+from trainmaster.cli.main import app
 from trainmaster_emulators.process import processes, state
 from trainmaster_emulators.process.service import Running, Service, stop
 from trainmaster_emulators.process.state import StackConfig, StackError, StackStatus
@@ -22,6 +24,7 @@ from trainmaster_emulators.stack import stack
 
 pytestmark = pytest.mark.emulator
 
+STATE_VARIABLES = (state.STATE_DIR_VARIABLE, state.STATE_HOME_VARIABLE)
 # Starts a stack and waits until it is killed, as `make run` does.
 PARENT = """
 import sys, time, pathlib
@@ -128,6 +131,7 @@ def test_start_kills_what_a_killed_stack_left_and_nothing_else(
     assert not processes.list_processes(again.id)
 
 
+@pytest.mark.heavy  # test_delivery.py ends Firestore too
 def test_stack_fails_when_firestore_ends(tmp_path: Path, config: StackConfig) -> None:
     started = stack.start(tmp_path / "state", config)
     running = started.wait_ready()
@@ -158,24 +162,30 @@ def test_start_fails_with_the_traceback_of_a_function_that_does_not_load(tmp_pat
         started.wait_ready()
 
 
-def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path) -> None:
+def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that start and stop processes run as programs, the others in this process."""
     folder = recording_functions(tmp_path / "functions")
-    folders = {state.STATE_DIR_VARIABLE: str(tmp_path / "my state"), state.STATE_HOME_VARIABLE: str(tmp_path / "home")}
-    environment = {**clean_environment(), **folders}
+    monkeypatch.setenv(state.STATE_DIR_VARIABLE, str(tmp_path / "my state"))
+    monkeypatch.setenv(state.STATE_HOME_VARIABLE, str(tmp_path / "home"))
 
-    def local(*argv: str) -> subprocess.CompletedProcess[str]:
-        command = ["trainmaster", "local", *argv]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**clean_environment(), **{name: os.environ[name] for name in STATE_VARIABLES}}
+        return subprocess.run(
+            ["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=240, check=False
+        )
 
-    assert "there is no stack in" in local("status").stderr
+    def local(*argv: str) -> Result:
+        return CliRunner().invoke(app, ["local", *argv])
+
+    assert "there is no stack in" in str(local("status").exception)
     start_time = time.monotonic()
-    up = local("up", "--detach", "--no-compute", "--functions-dir", str(folder))
+    up = run(f"trainmaster local up --detach --no-compute --functions-dir '{folder}'")
     took_s = time.monotonic() - start_time
     assert (up.returncode, up.stderr) == (0, "")
     assert up.stdout.startswith("ready after ")
     assert float(up.stdout.split()[2]) < took_s < StackConfig().ready_within_s
 
-    again = local("up", "--detach")
+    again = run("trainmaster local up --detach")
     assert again.returncode == 1
     assert "already running" in again.stderr
     assert again.stderr.count("\n") == 1
@@ -187,18 +197,15 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path) -> None:
     assert plain[0].startswith("ready: project trainmaster-local, gs://trainmaster-local, ")
     assert plain[1].split() == ["SERVICE", "STATE", "PID", "ADDRESS", "RESTARTS", "LOG"]
 
-    evaluated = subprocess.run(
-        ["sh", "-c", 'eval "$(trainmaster local env)" && printf %s "$PUBSUB_EMULATOR_HOST|$BOTO_CONFIG"'],
-        env=environment, capture_output=True, text=True, timeout=30, check=True,
-    )  # fmt: skip
+    evaluated = run('eval "$(trainmaster local env)" && printf %s "$PUBSUB_EMULATOR_HOST|$BOTO_CONFIG"')
     assert evaluated.stdout == f"{status['endpoints']['pubsub']}|{tmp_path / 'my state' / 'clients' / 'boto'}"
-    assert "without the Compute emulator" in local("preempt", "vm-1").stderr
+    assert "without the Compute emulator" in str(local("preempt", "vm-1").exception)
 
-    down = local("down")
+    down = run("trainmaster local down")
     assert (down.returncode, down.stderr) == (0, "")
     assert not processes.list_processes(status["id"])
-    assert local("status").returncode == 1
-    assert local("env").returncode == 1
+    assert local("status").exit_code == 1
+    assert local("env").exit_code == 1
     assert local("down").stdout.startswith("no stack is up")
 
 
