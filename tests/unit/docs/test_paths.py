@@ -1,25 +1,69 @@
-"""Every file and folder that a page mentions exists."""
+"""Every file, folder and heading that a page links to or mentions exists, and the site lists every page."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("docs", "infra", "examples", "shared")
 PAGES = sorted([*ROOT.glob("*.md"), *(path for name in FOLDERS for path in (ROOT / name).rglob("*.md"))])
-LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#?([^)\s]*)\)")
+HEADING = re.compile(r"(?m)^#{1,6} (.*)$")
+BLOCK = re.compile(r"(?ms)^ *```.*?^ *```$")
 MENTION = re.compile(r"`((?:bench|docs|emulators|examples|functions|infra|requirements|shared|smoke|tests)/[\w./-]*)")
 UPPER_CASE_PART = re.compile(r"(?:^|/)[A-Z]{3,}(?:[./]|$)")
 """A placeholder such as `functions/NAME.py`. README.md and similar names are written as links."""
 
 
+@cache
+def links(page: Path) -> list[tuple[str, str]]:
+    """Return the links within the repository, as path (empty: the page itself) and anchor (empty: none)."""
+    return LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings that repository browsers and the site's generator give alike."""
+    headings = [
+        re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text) for text in HEADING.findall(BLOCK.sub("", page.read_text("utf-8")))
+    ]
+    plain = [re.sub(r"[^\w\- ]", "", text.strip()).lower() for text in headings]
+    count = Counter(plain)
+    return {text.replace(" ", "-") for text in plain if count[text] == 1 and not re.search(r"[- ]{2}", text)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_links_lead_to_files(page: Path) -> None:
-    missing = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
-    assert missing == []
+    """No link leads to a folder: a web server may have no page for it."""
+    assert [path for path, _ in links(page) if path and not (page.parent / path).is_file()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_anchors_of_links_are_headings(page: Path) -> None:
+    targets = [((page.parent / path) if path else page, anchor) for path, anchor in links(page) if anchor]
+    assert [(target.name, anchor) for target, anchor in targets if anchor not in anchors(target)] == []
+
+
+def site_pages(entries: list[Any]) -> Iterator[Path]:
+    """Yield the pages in the navigation of the site."""
+    for entry in entries:
+        value = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        yield from site_pages(value) if isinstance(value, list) else [ROOT / value]
+
+
+def test_site_lists_every_page_once() -> None:
+    """The index of the decisions lists the records."""
+    configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    records = set((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert sorted(site_pages(configuration["nav"])) == sorted(set(PAGES) - records)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
