@@ -42,7 +42,7 @@ PROGRAMS: Final = ("gcloud", "trainmaster", "make", "terraform")
 MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
 PROSE: Final = re.compile(r"[…|]|\$\{")
 
-_BLOCK: Final = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK: Final = re.compile(r"^ *```[a-z]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _LINE: Final = re.compile(rf"^[\s#$]*((?:{'|'.join(PROGRAMS)})\s.*)$", re.MULTILINE)
 

@@ -17,6 +17,7 @@ FOLDERS = ("docs", "infra", "examples", "shared")
 PAGES = sorted([*ROOT.glob("*.md"), *(path for name in FOLDERS for path in (ROOT / name).rglob("*.md"))])
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#?([^)\s]*)\)")
 HEADING = re.compile(r"(?m)^#{1,6} (.*)$")
+PAGE_IN_SOURCE = re.compile(r"(?<![\w/])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
 BLOCK = re.compile(r"(?ms)^ *```.*?^ *```$")
 MENTION = re.compile(r"`((?:bench|docs|emulators|examples|functions|infra|requirements|shared|smoke|tests)/[\w./-]*)")
 UPPER_CASE_PART = re.compile(r"(?:^|/)[A-Z]{3,}(?:[./]|$)")
@@ -50,6 +51,25 @@ def test_page_links_lead_to_files(page: Path) -> None:
 def test_anchors_of_links_are_headings(page: Path) -> None:
     targets = [((page.parent / path) if path else page, anchor) for path, anchor in links(page) if anchor]
     assert [(target.name, anchor) for target, anchor in targets if anchor not in anchors(target)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lists_are_lists_in_every_dialect(page: Path) -> None:
+    """The generator of the site needs an empty line before a list, and four spaces before what belongs to an entry."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    after_paragraph = re.findall(r"(?m)^(?!\s*-|\s*\d+\.|  |#)\S.*\n((?:-|1\.) .*)", text)
+    blocks = re.findall(r"(?m)^( {1,3}```.*)", page.read_text(encoding="utf-8"))
+    continued = re.findall(r"(?m)^\n( {1,3}\S.*)", text)
+    assert after_paragraph + blocks + continued == []
+
+
+def test_sources_name_existing_pages_and_headings() -> None:
+    folders = ("bench", "emulators", "functions", "infra", "shared", "smoke", "tests")
+    sources = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in {".py", ".tf", ".yaml"}]
+    named = {found for path in sources for found in PAGE_IN_SOURCE.findall(path.read_text(encoding="utf-8"))}
+    named.remove(("docs/semantics.md", ""))  # a page of gcsfuse
+    assert [page for page, _ in named if not (ROOT / page).is_file()] == []
+    assert [(page, anchor) for page, anchor in named if anchor and anchor not in anchors(ROOT / page)] == []
 
 
 def site_pages(entries: list[Any]) -> Iterator[Path]:
