@@ -145,6 +145,7 @@ def terraform_help(*command: str) -> str:
 
 def check_terraform(words: tuple[str, ...]) -> None:
     """Compare a command with terraform's help, which lists the commands at each level. A flag has one dash."""
+    words = tuple(word for word in words if not word.startswith("-chdir="))
     command: list[str] = []
     for word in words[1:]:
         if not re.search(rf"(?m)^ {{2,4}}{re.escape(word)}  +\w", terraform_help(*command)):
