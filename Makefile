@@ -199,7 +199,7 @@ lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, wit
 .PHONY: clean
 clean: ## remove everything that can be rebuilt
 	@if [ -x $(BIN)/trainmaster ]; then $(BIN)/trainmaster local down || true; fi
-	rm -rf $(VENV) $(IMAGES) .state build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(IMAGES) .state build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache
 
 # Stamp files are written last, so that an interrupted build is repeated.
 
