@@ -42,6 +42,7 @@ TORCH_BUILDS := tests/integration/runtimes/torch_builds.py
 TORCH := torch==2.13.0 torchvision==0.28.0 torchaudio==2.11.0
 
 CHECKOV := $(IMAGES)/checkov
+DOCS := $(IMAGES)/docs
 
 LOCKS := functions api console upload provision tune
 LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
@@ -166,6 +167,14 @@ check: $(INSTALLED) ## check lint rules, formatting, types and layers
 check-infra: $(CHECKOV)/.complete ## check infra/ with checkov
 	@$(CHECKOV)/bin/checkov --config-file infra/.checkov.yaml --quiet
 
+# Pages link to each other and to sources. Both keep their places in the folder that the generator reads.
+.PHONY: docs
+docs: $(DOCS)/.complete ## build the documentation as a site in build/site; a broken link is an error
+	@rm -rf build/docs && mkdir -p build/docs
+	@find -L *.md pyproject.toml docs examples functions infra shared smoke -type f -not -path '*/.*' \
+		-regex '.*\.\(md\|py\|tf\|yaml\|toml\|json\|proto\|svg\|png\)' -print0 | xargs -0 cp --dereference --parents --target-directory build/docs
+	@$(DOCS)/bin/zensical build --strict --clean
+
 .PHONY: format
 format: $(INSTALLED) ## format the sources and apply ruff's automatic fixes
 	@$(BIN)/ruff check --fix .
@@ -182,7 +191,7 @@ lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, wit
 		$(LOCK) --constraint requirements/dev.txt requirements/$$name.in --output-file requirements/$$name.txt; \
 	done
 	@$(LOCK) --constraint requirements/dev.txt requirements/stage.in --output-file requirements/stage.txt
-	@for source in requirements/runtime-*.in requirements/checkov.in; do $(LOCK) --upgrade $$source --output-file $${source%.in}.txt; done
+	@for source in requirements/runtime-*.in requirements/checkov.in requirements/docs.in; do $(LOCK) --upgrade $$source --output-file $${source%.in}.txt; done
 	@$(PIP) install --quiet --no-deps --upgrade --target build/discovery "$$(sed -nE 's/^(google-api-python-client==[^ ]+).*/\1/p' requirements/dev.txt)"
 	@documents=googleapiclient/discovery_cache/documents; \
 		$(BIN)/python -m tests.support.conformance.changes "$$(echo $(VENV)/lib/python*/site-packages)/$$documents" build/discovery/$$documents
@@ -190,7 +199,7 @@ lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, wit
 .PHONY: clean
 clean: ## remove everything that can be rebuilt
 	@if [ -x $(BIN)/trainmaster ]; then $(BIN)/trainmaster local down || true; fi
-	rm -rf $(VENV) $(IMAGES) .state build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(IMAGES) .state build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache
 
 # Stamp files are written last, so that an interrupted build is repeated.
 
@@ -226,8 +235,8 @@ $(SCHEMA): requirements/provider-schema.txt tests/infra/provider_schema.py | $(I
 	@$(BIN)/python tests/infra/provider_schema.py $(@D)/*.whl $@
 	@rm $(@D)/*.whl
 
-$(CHECKOV)/.complete: requirements/checkov.txt | $(RUNNABLE)
-	@echo "installing checkov"
+$(CHECKOV)/.complete $(DOCS)/.complete: $(IMAGES)/%/.complete: requirements/%.txt | $(RUNNABLE)
+	@echo "installing $*"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
 	@$(UV) $(@D)/bin/python $(LOCKED) $<

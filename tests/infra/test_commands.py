@@ -42,7 +42,7 @@ PROGRAMS: Final = ("gcloud", "trainmaster", "make", "terraform")
 MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
 PROSE: Final = re.compile(r"[…|]|\$\{")
 
-_BLOCK: Final = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK: Final = re.compile(r"^ *```[a-z]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _LINE: Final = re.compile(rf"^[\s#$]*((?:{'|'.join(PROGRAMS)})\s.*)$", re.MULTILINE)
 
@@ -145,6 +145,7 @@ def terraform_help(*command: str) -> str:
 
 def check_terraform(words: tuple[str, ...]) -> None:
     """Compare a command with terraform's help, which lists the commands at each level. A flag has one dash."""
+    words = tuple(word for word in words if not word.startswith("-chdir="))
     command: list[str] = []
     for word in words[1:]:
         if not re.search(rf"(?m)^ {{2,4}}{re.escape(word)}  +\w", terraform_help(*command)):

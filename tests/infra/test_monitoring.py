@@ -28,7 +28,7 @@ METRICS: Final = {
 """Metric → kind and resource type. Source: "Google Cloud metrics", lists of Pub/Sub and Cloud Run."""
 ALIGNERS: Final = {"GAUGE": {"ALIGN_MAX", "ALIGN_MEAN"}, "DELTA": {"ALIGN_DELTA", "ALIGN_RATE"}}
 ALERTS: Final = "google_monitoring_alert_policy"
-PAGES_WITHOUT_ALERT: Final = {"README", "upgrade", "uninstall"}
+PAGES_WITHOUT_ALERT: Final = {"README", "restore", "upgrade", "uninstall"}
 
 
 def conditions(plan: Plan) -> list[tuple[str, dict[str, Any]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,38 +21,9 @@ decision in four places:
 - The console shows it with each decision, as a link to its copy of this page.
 - `trainmaster jobs ledger JOB` has it in each entry.
 - The messages of the topic `trainmaster-job-state` have it in the field `reason` ([notifications](notifications.md)).
+
+[Find out why a job failed](job-failed.md) leads from what you see to the reason.
 """
-_SYMPTOMS: Final = (
-    (
-        "The job FAILED, and the program's error is unclear",
-        "`trainmaster logs JOB`, then [the reasons below](#the-job-failed-because-of-its-program)",
-    ),
-    ("`ModuleNotFoundError`, `ImportError`, pip fails", "{install_failed}"),
-    ("`Killed`, exit status 137, `ran out of memory`", "{out_of_memory}"),
-    ("`exited with status 2`, 126 or 127", "{common_error}"),
-    ("SIGSEGV, SIGABRT, exit status 139 or 134", "{crash_signal}"),
-    ("The program restarts again and again", "{non_zero_exit}, {restarts_spent}, {same_failure_again}"),
-    ("A worker that did nothing wrong was restarted", "{member_failed}, {round_begins}"),
-    ("A worker that had completed runs again", "{round_begins}"),
-    (
-        "`UnavailableError`, `Connection closed by peer`",
-        "{member_failed}; the verdict on the round names the member that failed first",
-    ),
-    ("The job hangs", "{stalled}; [which programs are found](hung-programs.md)"),
-    (
-        "The job stays QUEUED",
-        "`trainmaster why JOB` names the limit of the installation that it waits for ([settings](settings.md))",
-    ),
-    ("The job stays PREPARING", "{stockout}, {quota}, {queued}, {startup_timeout}"),
-    ("`PERMISSION_DENIED`, a network or an image is not found", "{denied}"),
-    ("`Internal error occurred for the current attempt`", "{internal_budget_spent}, {denied}, {vms_lost_early}"),
-    ("Spot VMs are lost all the time", "{preemption}, {vms_lost_early}"),
-    ("The job was CANCELLED, and no user cancelled it", "{max_running_time}, {max_wait_time}"),
-    ("A trial has no result", "{trial_without_metric}, {trial_failed}"),
-)
-"""What users see, and what they read then. A reason in braces becomes a link."""
-_REASON: Final = re.compile(r"{(\w+)}")
-_LINK: Final = r"[\1](#\1)"
 _TAIL: Final = """\
 [rules.md](rules.md) has the rules in the order in which they are judged. The text below is in
 [reasons.yaml](../shared/trainmaster/presentation/reasons.yaml). `python -m tests.unit.docs.reasons_page` writes it.
@@ -62,9 +32,7 @@ _TAIL: Final = """\
 
 def page() -> str:
     """Return the text of the page."""
-    lines = [_HEAD, "| you see | read |", "| --- | --- |"]
-    lines += [f"| {symptom} | {_REASON.sub(_LINK, answer)} |" for symptom, answer in _SYMPTOMS]
-    lines += ["", _TAIL]
+    lines = [_HEAD, _TAIL]
     for topic, reasons in reasons_by_topic().items():
         lines += [f"## {topic}", ""]
         for reason, text in reasons.items():

@@ -1,25 +1,89 @@
-"""Every file and folder that a page mentions exists."""
+"""Every file, folder and heading that a page links to or mentions exists, and the site lists every page."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("docs", "infra", "examples", "shared")
 PAGES = sorted([*ROOT.glob("*.md"), *(path for name in FOLDERS for path in (ROOT / name).rglob("*.md"))])
-LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#?([^)\s]*)\)")
+HEADING = re.compile(r"(?m)^#{1,6} (.*)$")
+PAGE_IN_SOURCE = re.compile(r"(?<![\w/])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
+BLOCK = re.compile(r"(?ms)^ *```.*?^ *```$")
 MENTION = re.compile(r"`((?:bench|docs|emulators|examples|functions|infra|requirements|shared|smoke|tests)/[\w./-]*)")
 UPPER_CASE_PART = re.compile(r"(?:^|/)[A-Z]{3,}(?:[./]|$)")
 """A placeholder such as `functions/NAME.py`. README.md and similar names are written as links."""
 
 
+@cache
+def links(page: Path) -> list[tuple[str, str]]:
+    """Return the links within the repository, as path (empty: the page itself) and anchor (empty: none)."""
+    return LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings that repository browsers and the site's generator give alike."""
+    headings = [
+        re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text) for text in HEADING.findall(BLOCK.sub("", page.read_text("utf-8")))
+    ]
+    plain = [re.sub(r"[^\w\- ]", "", text.strip()).lower() for text in headings]
+    count = Counter(plain)
+    return {text.replace(" ", "-") for text in plain if count[text] == 1 and not re.search(r"[- ]{2}", text)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_links_lead_to_files(page: Path) -> None:
-    missing = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
-    assert missing == []
+    """No link leads to a folder: a web server may have no page for it."""
+    assert [path for path, _ in links(page) if path and not (page.parent / path).is_file()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_anchors_of_links_are_headings(page: Path) -> None:
+    targets = [((page.parent / path) if path else page, anchor) for path, anchor in links(page) if anchor]
+    assert [(target.name, anchor) for target, anchor in targets if anchor not in anchors(target)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lists_are_lists_in_every_dialect(page: Path) -> None:
+    """The generator of the site needs an empty line before a list, and four spaces before what belongs to an entry."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    after_paragraph = re.findall(r"(?m)^(?!\s*-|\s*\d+\.|  |#)\S.*\n((?:-|1\.) .*)", text)
+    blocks = re.findall(r"(?m)^( {1,3}```.*)", page.read_text(encoding="utf-8"))
+    continued = re.findall(r"(?m)^\n( {1,3}\S.*)", text)
+    assert after_paragraph + blocks + continued == []
+
+
+def test_sources_name_existing_pages_and_headings() -> None:
+    folders = ("bench", "emulators", "functions", "infra", "shared", "smoke", "tests")
+    sources = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in {".py", ".tf", ".yaml"}]
+    named = {found for path in sources for found in PAGE_IN_SOURCE.findall(path.read_text(encoding="utf-8"))}
+    named.remove(("docs/semantics.md", ""))  # a page of gcsfuse
+    assert [page for page, _ in named if not (ROOT / page).is_file()] == []
+    assert [(page, anchor) for page, anchor in named if anchor and anchor not in anchors(ROOT / page)] == []
+
+
+def site_pages(entries: list[Any]) -> Iterator[Path]:
+    """Yield the pages in the navigation of the site."""
+    for entry in entries:
+        value = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        yield from site_pages(value) if isinstance(value, list) else [ROOT / value]
+
+
+def test_site_lists_every_page_once() -> None:
+    """The index of the decisions lists the records."""
+    configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    records = set((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert sorted(site_pages(configuration["nav"])) == sorted(set(PAGES) - records)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""docs/tutorial.md: its program and its job file are valid, and its mistakes get the answers that it shows."""
+"""docs/tutorial.md and the how-to pages: programs and job files are valid, mistakes get the answers that are shown."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 
 from trainmaster.jobspec import InvalidJob, accept, parse_document
 
-PAGE = (Path(__file__).parents[3] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).parents[3] / "docs"
+PAGE = (PAGES / "tutorial.md").read_text(encoding="utf-8")
 PACKAGE = "gs://trainmaster-local/waves/trainer-0.0.0.tar.gz"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", PAGE)
+def blocks(language: str, page: str = PAGE) -> list[str]:
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", page)
 
 
 def job_file(text: str) -> dict[str, Any]:
@@ -30,6 +31,19 @@ def test_job_file_and_its_spot_vms_are_accepted() -> None:
     job, spot = blocks("yaml")
     accept(job_file(job), default_job_id=None)
     accept(job_file(f"{job}{spot}"), default_job_id=None)
+
+
+def test_job_file_of_an_existing_script_is_accepted() -> None:
+    (job,) = blocks("yaml", (PAGES / "pytorch-script.md").read_text(encoding="utf-8"))
+    accept(job_file(job), default_job_id=None)
+
+
+@pytest.mark.parametrize("name", ["pytorch-script.md", "checkpoints.md", "save-on-notice.md", "python.md"])
+def test_programs_of_a_page_are_python(name: str) -> None:
+    programs = blocks("python", (PAGES / name).read_text(encoding="utf-8"))
+    assert programs
+    for program in programs:
+        ast.parse(program)
 
 
 def test_program_has_the_arguments_that_the_commands_pass() -> None:

@@ -1,0 +1,155 @@
+"""A database that is restored to an earlier time, while VMs go on: docs/runbooks/restore.md tells what to do then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from trainmaster.core.model.job import Job, JobState
+from trainmaster.memory.store import MemoryStore
+from trainmaster.messaging import topics
+from trainmaster.messaging.push import Message
+from trainmaster.simulator.history import SWEEP_S, History
+from trainmaster.simulator.scenarios.fault_profiles import CALM
+from trainmaster.simulator.scenarios.generator import rng_of, training_job
+from trainmaster.simulator.scenarios.scenario import Scenario, SimJob
+from trainmaster.simulator.world.program_ends import EndCause
+from trainmaster.simulator.world.programs import PEER_LOST
+
+RESTORED_S = 120.0
+"""The time to which the database is restored: the first job runs, and the second one was not submitted yet."""
+FIRST, SECOND = "sim_1", "sim_2"
+REPEATED = (topics.SUBMIT, topics.VM_READY, topics.REPLICA_EXIT, topics.MAINTENANCE, topics.SYSTEM_EVENTS)
+"""What the runbook lets Pub/Sub deliver again. Requests of functions to each other are made by the sweep."""
+
+
+class Installation(History):
+    """The invariants are about histories in which nothing that was stored is lost."""
+
+    def __init__(self) -> None:
+        jobs = [SimJob(name, *training_job(1, 0, name), duration_s=1500, checkpoint_s=30) for name in (FIRST, SECOND)]
+        jobs[1] = SimJob(SECOND, *training_job(1, 0, SECOND), duration_s=5000, checkpoint_s=30, submitted_s=200)
+        super().__init__(Scenario(tuple(jobs), CALM), rng_of(0, CALM))
+        self.fleet.on_create = self.fleet.on_delete = lambda _: None
+        self.functions.on_change = lambda *_: None
+        self.context.scheduler.after_each = lambda: None
+        for job in jobs:
+            self.users.plan(job)
+        self.context.scheduler.after(10, self._sweep)
+        self.run_until(RESTORED_S)
+        self._earlier = self.store.copy()
+        self._since: list[tuple[str, Message]] = []
+        deliver = self.bus.deliver
+
+        def keep_and_deliver(topic: str, message: Message) -> bool | None:
+            self._since += [(topic, message)] if topic in REPEATED else []
+            return deliver(topic, message)
+
+        self.bus.deliver = keep_and_deliver
+
+    def run_until(self, at_s: float, *, stop_when: Callable[[], bool] | None = None) -> None:
+        self.context.scheduler.run_until(at_s, stop_when=stop_when)
+
+    def restore(self) -> None:
+        """Replace the content of the database by that of `RESTORED_S`."""
+        earlier: MemoryStore = self._earlier.copy()
+        vars(self.store).update({key: value for key, value in vars(earlier).items() if key != "_lock"})
+
+    def repeat_messages(self) -> None:
+        for topic, message in tuple(self._since):
+            self.bus.publish(topic, message.data, message.attributes)
+
+    def delete_vms(self) -> None:
+        for vm in list(self.pool.present.values()):
+            self.pool.remove(vm, "deleted by an operator")
+
+    def lose_vm(self) -> None:
+        worker = next(vm for vm in self.pool.present.values() if "worker" in vm.observed.name)
+        self.pool.remove(worker, "preempted")
+
+    def fail(self) -> None:
+        training = self.trainings[FIRST]
+        training._exit(training._alive[-1], PEER_LOST, EndCause.FAILED)
+
+    @property
+    def first(self) -> Job:
+        loaded = self.store.load(FIRST)
+        assert loaded
+        return loaded.state.job
+
+    def vms_of(self, job_id: str) -> int:
+        return sum(vm.job_id == job_id for vm in self.pool.present.values())
+
+
+@pytest.fixture
+def installation() -> Installation:
+    return Installation()
+
+
+def test_job_in_which_nothing_was_decided_since_then_goes_on_with_its_vms(installation: Installation) -> None:
+    installation.run_until(180)
+    installation.restore()
+    installation.run_until(1800, stop_when=lambda: installation.first.state.is_terminal)
+    assert (installation.first.state, installation.first.round.number) == (JobState.SUCCEEDED, 1)
+
+
+@pytest.mark.parametrize("event", [Installation.fail, Installation.lose_vm], ids=["failed program", "lost VM"])
+def test_job_that_has_restarted_since_then_hangs_until_its_vms_are_deleted(
+    installation: Installation, event: Callable[[Installation], None]
+) -> None:
+    """Its agents run a round that the restored job never ordered. Their reports are ignored."""
+    event(installation)
+    installation.run_until(190)
+    assert installation.first.round.number == 2
+    installation.restore()
+    installation.run_until(3000)
+    assert (installation.first.state, installation.vms_of(FIRST)) == (JobState.RUNNING, 2)
+    installation.delete_vms()
+    installation.run_until(6000, stop_when=lambda: installation.first.state.is_terminal)
+    assert installation.first.state is JobState.SUCCEEDED
+    installation.run_until(6000 + 3 * SWEEP_S)
+    assert installation.vms_of(FIRST) == 0
+
+
+@pytest.mark.parametrize("event", [Installation.fail, Installation.lose_vm], ids=["failed program", "lost VM"])
+def test_repeated_messages_order_one_restart_again(
+    installation: Installation, event: Callable[[Installation], None]
+) -> None:
+    event(installation)
+    installation.run_until(190)
+    installation.restore()
+    installation.repeat_messages()
+    vms = installation.vms_of(FIRST)
+    installation.run_until(3000, stop_when=lambda: installation.first.state.is_terminal)
+    assert (installation.first.state, installation.first.round.number, vms) == (JobState.SUCCEEDED, 2, 2)
+
+
+def test_repeated_message_submits_a_job_again_which_keeps_its_vms(installation: Installation) -> None:
+    installation.run_until(1200)
+    before = {vm.observed.instance_id for vm in installation.pool.present.values() if vm.job_id == SECOND}
+    installation.restore()
+    installation.repeat_messages()
+    installation.run_until(1200 + 6 * SWEEP_S)
+    loaded = installation.store.load(SECOND)
+    assert loaded
+    assert loaded.state.job.state is JobState.RUNNING
+    after = {vm.observed.instance_id for vm in installation.pool.present.values() if vm.job_id == SECOND}
+    assert after == before
+
+
+def test_job_that_has_ended_since_then_runs_again_and_ends_at_once(installation: Installation) -> None:
+    installation.run_until(2000)
+    assert (installation.first.state, installation.vms_of(FIRST)) == (JobState.SUCCEEDED, 0)
+    installation.restore()
+    installation.run_until(2300, stop_when=lambda: installation.first.state.is_terminal)
+    assert installation.first.state is JobState.SUCCEEDED
+
+
+def test_vms_of_a_job_that_was_submitted_since_then_are_deleted_as_orphans(installation: Installation) -> None:
+    installation.run_until(1200)
+    installation.restore()
+    installation.run_until(1200 + SWEEP_S)
+    assert len(installation.store.orphans()) == 2
+    installation.run_until(1200 + 4 * SWEEP_S)
+    assert (installation.vms_of(FIRST), installation.vms_of(SECOND)) == (2, 0)
