@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob
 from trainmaster.jobspec.formats.base_model import WireModel
-from trainmaster.jobspec.formats.extension import SpotSpec
+from trainmaster.jobspec.formats.placement import SpotSpec
 from trainmaster.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob, VertexJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from trainmaster.core.model.plan import Plan, TaskGroup
@@ -42,7 +43,50 @@ def machine_kind(group: TaskGroup, *, spot: bool) -> str:
     return f"Spot {words}" if spot else words
 
 
+def candidate_words(plan: Plan, candidate: int) -> str:
+    """Return what is requested next, and where; only where, if the job has no alternatives."""
+    zone = plan.zones[candidate]
+    return f"{' and '.join(decisive_kinds(plan.at(candidate)))} in {zone}" if plan.options else zone
+
+
+def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
+    """Return per candidate the keys of the outcomes that decide about it: zone and kind of each decisive role."""
+    kinds = [
+        decisive_kinds(replace(plan, groups=option.groups, on_demand_after=option.on_demand_after))
+        for option in plan.options
+    ] or [decisive_kinds(plan)]
+    options = [candidate.option for candidate in plan.candidates] or [0] * len(plan.zones)
+    return [[(zone, kind) for kind in kinds[option]] for zone, option in zip(plan.zones, options, strict=True)]
+
+
+def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
+    """Whether the quota that candidate `one` has used up, by Google's message, covers the candidate `other`, too.
+
+    Quotas of accelerators, and of the machines of a family, are per region and pricing; one counts all GPUs.
+    """
+    first, second = _quotas(plan.at(one)), _quotas(plan.at(other))
+    if "GPUS_ALL_REGIONS" in message:
+        return any(group.accelerator for group in plan.at(other).groups)
+    regions = {plan.zones[number].rpartition("-")[0] for number in (one, other)}
+    return len(regions) == 1 and not first.isdisjoint(second)
+
+
+def _quotas(plan: Plan) -> set[tuple[str, bool]]:
+    """Return what the decisive roles count against: accelerator, TPU generation or machine family, and whether Spot."""
+    return {(_quota(group), group.spot) for group in _decisive_groups(plan)}
+
+
+def _quota(group: TaskGroup) -> str:
+    if group.accelerator:
+        return group.accelerator.type
+    return (group.tpu.type if group.tpu else group.machine_type).partition("-")[0]
+
+
+def _decisive_groups(plan: Plan) -> Sequence[TaskGroup]:
+    return [group for group in plan.groups if group.accelerator or group.tpu] or plan.groups
+
+
 def decisive_kinds(plan: Plan) -> tuple[str, ...]:
     """Return the kinds of VMs whose capacity decides where the job can run: those with accelerators, else all."""
-    groups = [group for group in plan.groups if group.accelerator or group.tpu] or plan.groups
-    return tuple(dict.fromkeys(machine_kind(group, spot=group.spot and plan.on_demand_after != 0) for group in groups))
+    kinds = (machine_kind(group, spot=group.spot and plan.on_demand_after != 0) for group in _decisive_groups(plan))
+    return tuple(dict.fromkeys(kinds))

@@ -162,6 +162,32 @@ class GcsFolder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """An alternative of `trainmaster.placement`: what its candidates have in place of the plan's own values."""
+
+    groups: tuple[TaskGroup, ...]
+    """The hardware of all roles, in the order of the plan's groups and with the same counts. Without programs."""
+    on_demand_after: int | None = None
+    reservation: str | None = None
+    environment: tuple[Variable, ...] = ()
+    """Variables that replace those of the same name in every program."""
+    after_s: int = 0
+    """Its candidates are requested when the search for capacity has lasted so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One zone of one alternative. The zone is in `Plan.zones`, at the same index."""
+
+    option: int
+    """Index into the plan's options."""
+    rank: int
+    """Likely candidates are requested in this order: by their place in the list (`ordered`), or by price (`anyOf`)."""
+    price: float | None = None
+    """List price of the whole job per hour when it was accepted; None: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The resolved spec of a job."""
 
@@ -171,7 +197,7 @@ class Plan:
     """The program of every role that has none of its own."""
     region: str
     zones: tuple[str, ...]
-    """Zones of the region in which the job may run."""
+    """The zones in which the job may run. With `candidates`, the zone of each: one zone may be there several times."""
     runtime: str
     """Name of the runtime that the image is made for."""
     image: str
@@ -229,6 +255,12 @@ class Plan:
     """`one`: all incarnations are one run in MLflow, too; `each`: no variable names the run of a tracker."""
     zones_listed: bool = False
     """Whether the user has listed the zones: they are tried in this order, except those without capacity."""
+    options: tuple[Option, ...] = ()
+    """The alternatives; empty: the job has only the plan's own values."""
+    cheapest_first: bool = False
+    """Whether the candidates are ranked by price (`anyOf`), not as they are listed."""
+    candidates: tuple[Candidate, ...] = ()
+    """One per entry of `zones`, if there are options."""
 
     @property
     def replica_ids(self) -> tuple[ReplicaId, ...]:
@@ -275,6 +307,42 @@ class Plan:
             return ()
         groups.sort(key=lambda group: list(TaskType).index(group.task_type))
         return tuple(ReplicaId(group.task_type, index) for group in groups for index in range(group.count))
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Regions in which the job may run."""
+        return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in self.zones)) or (self.region,)
+
+    def at(self, candidate: int) -> Plan:
+        """Return the plan of the VMs of a candidate: with the values of its option, and the region of its zone."""
+        if not self.options:
+            return self
+        option = self.options[self.candidates[candidate].option]
+        names = {variable.name for variable in option.environment}
+
+        def with_environment(program: Program) -> Program:
+            kept = tuple(variable for variable in program.environment if variable.name not in names)
+            return replace(program, environment=(*kept, *option.environment))
+
+        own = (group.program and with_environment(group.program) for group in self.groups)
+        return replace(
+            self,
+            groups=tuple(replace(group, program=program) for group, program in zip(option.groups, own, strict=True)),
+            program=with_environment(self.program),
+            region=self.zones[candidate].rpartition("-")[0],
+            on_demand_after=option.on_demand_after,
+            reservation=option.reservation,
+            options=(),
+            candidates=(),
+        )
+
+    def keeps_vms(self, one: int, other: int) -> bool:
+        """Whether two candidates differ only in how VMs are bought, so that the VMs of one may stay in the other."""
+        if not self.options or self.zones[one] != self.zones[other]:
+            return one == other
+        first, second = (self.options[self.candidates[number].option] for number in (one, other))
+        machines = [tuple(replace(group, spot=False) for group in option.groups) for option in (first, second)]
+        return machines[0] == machines[1] and first.environment == second.environment
 
     def group(self, task_type: TaskType) -> TaskGroup:
         """Return the group of a task type that the job has."""

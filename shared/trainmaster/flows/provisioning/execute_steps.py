@@ -120,7 +120,7 @@ def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps)
 
 
 def _create_vms(create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, inserts: Inserts) -> None:
-    outcome = fleet.create(job, create, metadata)
+    outcome = fleet.create(job.placed, create, metadata)
     match outcome:
         case Created():
             inserts.created[create.request_key(job.job_id)] += 1

@@ -224,7 +224,7 @@ class _Delivery:
         if not steps.steps:  # VMs may not be requested now, or agents must report: the last one requests a delivery
             return _Next.SWEEP
         if steps.queued_vms:  # Cloud TPU's queue may take days
-            record_queued_vms(steps.queued_vms, job, self.deps)
+            record_queued_vms(steps.queued_vms, job.placed, self.deps)
             return _Next.SWEEP
         is_recorded = steps.waits or self._execute(steps, job)
         if not is_recorded or steps.waits or all(isinstance(step, Direct) for step in steps.steps):
@@ -273,7 +273,7 @@ class _Delivery:
         deps, fleet_deps = self.deps, self.fleet_deps
         metadata = partial(
             vm_metadata,
-            job,
+            job.placed,
             project=fleet_deps.project,
             address_book=fleet_deps.addresses,
             agent_files=fleet_deps.agent_files,

@@ -10,7 +10,8 @@ from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.members import has_channel
 from trainmaster.core.model.plan import Plan
 from trainmaster.jobspec.fields.google_resources import PROJECT
-from trainmaster.jobspec.formats.extension import STILL_S, Extension, SaveOnNotice, SpotUse, StallMode
+from trainmaster.jobspec.formats.extension import STILL_S, Extension, SaveOnNotice, StallMode
+from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 

@@ -54,6 +54,18 @@ def resolve_zones(
     return region, tuple(requested) or zones
 
 
+def check_zone(zone: str, others: Sequence[str], path: FieldPath, problems: Problems) -> None:
+    """Check a zone of any region. AI zones (`us-central1-ai1a`) are allowed, but only used if a job names them."""
+    region = zone.rpartition("-")[0]
+    zones = REGION_ZONES.get(region, ())
+    if not zones:
+        problems.add(path, f"is not a zone of Compute Engine: {quoted(zone)}", "us-central1-a")
+    elif zone not in zones and not re.fullmatch(rf"{region}-ai[0-9][a-z]", zone):
+        problems.add(path, f"must be a zone of {region} ({', '.join(zones)}), not {quoted(zone)}", zones[0])
+    elif zone in others:
+        problems.add_text(path, f"repeats {zone}", f"zones: {list(dict.fromkeys((*others, zone)))}")
+
+
 def _check_zones(region: str, requested: Sequence[str], problems: Problems) -> None:
     """Check the requested zones. AI zones (`us-central1-ai1a`) are allowed, but only used if a job names them."""
     zones, path = REGION_ZONES[region], (EXTENSION, "zones")

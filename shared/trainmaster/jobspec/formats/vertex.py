@@ -23,7 +23,6 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from trainmaster.jobspec.formats.ai_platform import (
-    AcceleratorType,
     DiskConfig,
     EncryptionConfig,
     PackageUris,
@@ -33,6 +32,7 @@ from trainmaster.jobspec.formats.base_model import WireModel, wire_field
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.scalars import (
     TEXT,
+    AcceleratorType,
     Boolean,
     OptionalInt,
     OptionalString,

@@ -31,6 +31,11 @@ def named_resources(spec: ResolvedSpec, extension: Extension, problems: Problems
         (ResourceKind.KMS_KEY, spec.kms_key, _KMS_KEYS[spec.dialect]),
         (ResourceKind.IMAGE, extension.image if has_image else None, (EXTENSION, "image")),
         (ResourceKind.RESERVATION, extension.reservation, (EXTENSION, "reservation")),
+        *(
+            (ResourceKind.RESERVATION, alternative.reservation, (EXTENSION, "placement", name, index, "reservation"))
+            for name, alternatives in (extension.placement.lists if extension.placement else {}).items()
+            for index, alternative in enumerate(alternatives)
+        ),
         *((ResourceKind.SECRET, secret, (EXTENSION, "secrets", name)) for name, secret in extension.secrets.items()),
     ]
     return tuple(NamedResource(kind, name, problems.spelled_path(path)) for kind, name, path in named if name)

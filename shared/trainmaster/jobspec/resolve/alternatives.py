@@ -1,0 +1,253 @@
+"""Resolve `trainmaster.placement`: the alternatives of a job, and their candidates.
+
+Each alternative is the job with some fields replaced. It is resolved and checked as such a job would be, and its
+problems have the paths of the alternative. A candidate is one zone of one alternative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from trainmaster.core.machines.tpus import zones_of
+from trainmaster.core.model.plan import Candidate, Option, Plan, Substitution, TaskGroup
+from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
+from trainmaster.jobspec.fields.environment_variables import resolve_option_variables
+from trainmaster.jobspec.fields.extension_fields import check_extension
+from trainmaster.jobspec.fields.placement import check_zone, resolve_zones
+from trainmaster.jobspec.fields.programs import require
+from trainmaster.jobspec.formats.extension import Extension
+from trainmaster.jobspec.formats.placement import Alternative, PlacementSpec
+from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
+from trainmaster.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
+from trainmaster.jobspec.machines.task_groups import resolve_task_groups
+from trainmaster.jobspec.problems import FieldPath, Problems
+from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec, is_spot
+
+ALTERNATIVES_MAX: Final = 16
+CANDIDATES_MAX: Final = 64
+ANY: Final = "any"
+PLACEMENT: Final[FieldPath] = (EXTENSION, "placement")
+
+
+def with_alternatives(
+    plan: Plan, spec: ResolvedSpec, extension: Extension, installed: Sequence[str], problems: Problems
+) -> Plan:
+    """Return the plan with its options and candidates. `installed`: the regions that `any` means; empty: not known."""
+    placement = extension.placement
+    listed = None if placement is None else _listed(placement, problems)
+    if placement is None or listed is None or len(plan.groups) < len(spec.roles) or not plan.zones:
+        return plan
+    noted = len(spec.substitutions)
+    _check_data(placement, spec, problems)
+    if any(group.tpu and group.tpu.queue for group in plan.groups):
+        problem = "cannot be combined with a queue: a queued request waits in one zone"
+        problems.add_text(PLACEMENT, problem, "leave out either placement or the queue")
+    name, alternatives = listed
+    options, candidates, zones = list[Option](), list[Candidate](), list[str]()
+    for index, alternative in enumerate(alternatives):
+        resolver = _Resolver(plan, spec, extension, alternative, (*PLACEMENT, name, index), tuple(installed), problems)
+        found, is_listed = resolver.zones()
+        options.append(resolver.option())
+        first_rank = candidates[-1].rank + 1 if candidates else 0
+        for position, zone in enumerate(found):
+            candidates.append(Candidate(index, first_rank + position * is_listed))
+            zones.append(zone)
+    path = (*PLACEMENT, name)
+    if all(option.after_s for option in options):
+        problems.add_text(
+            path, "has only alternatives with `after`: nothing could be requested at first", "one without"
+        )
+    if len(zones) > CANDIDATES_MAX:
+        problem = f"results in {len(zones)} candidates (zones of alternatives); a job has at most {CANDIDATES_MAX}"
+        problems.add_text(path, problem, "fewer regions, or zones in place of regions")
+    return replace(
+        plan,
+        zones=tuple(zones) or plan.zones,
+        options=tuple(options) if zones else (),
+        candidates=tuple(candidates),
+        cheapest_first=name == "anyOf",
+        substitutions=(*plan.substitutions, *spec.substitutions[noted:]),
+    )
+
+
+def _listed(placement: PlacementSpec, problems: Problems) -> tuple[str, tuple[Alternative, ...]] | None:
+    """Return the list that the job gives and its name in the document; None if it gives none, both, or a wrong one."""
+    given = placement.lists
+    if len(given) != 1:
+        problem = "has both anyOf and ordered" if given else "needs a list of alternatives: anyOf or ordered"
+        if not problems.has_any_at(PLACEMENT):
+            problems.add_text(PLACEMENT, problem, 'ordered: [{"spot": "all"}, {"spot": "none", "after": "1800s"}]')
+        return None
+    ((name, alternatives),) = given.items()
+    path = (*PLACEMENT, name)
+    if not alternatives:
+        problems.add_text(path, "is empty", "list at least one alternative, or leave out placement")
+        return None
+    if len(alternatives) > ALTERNATIVES_MAX:
+        problem = f"has {len(alternatives)} alternatives; a job has at most {ALTERNATIVES_MAX}"
+        problems.add_text(path, problem, "several regions in one alternative")
+        return None
+    return name, alternatives
+
+
+def _check_data(placement: PlacementSpec, spec: ResolvedSpec, problems: Problems) -> None:
+    """Note that input in one place is read from other regions: there is no price of the transfer."""
+    if placement.data is None:
+        return
+    path, uri, gib = (*PLACEMENT, "data"), placement.data.uri or "", placement.data.gib
+    if not uri.startswith("gs://"):
+        problems.add((*path, "uri"), "must be an address in Cloud Storage", "gs://my-data/set")
+    size = f"{gib} GiB are" if gib else "It is"
+    reason = f"{size} read at each start. From another region, the transfer is charged; no price here includes it."
+    spec.substitutions.append(Substitution(problems.spelled_path((*path, "uri")), uri, uri, reason))
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolver:
+    """Resolves one alternative."""
+
+    plan: Plan
+    """The job without alternatives."""
+    spec: ResolvedSpec
+    extension: Extension
+    alternative: Alternative
+    path: FieldPath
+    installed: tuple[str, ...]
+    outer: Problems
+
+    @property
+    def problems(self) -> Problems:
+        """The problems of the job that the alternative makes: those of fields that it sets are at its own paths."""
+        return self.outer.within(self.path, filter(self._sets, ("spot", "reservation")))
+
+    def _sets(self, field: str) -> bool:
+        return field in self.alternative.model_fields_set
+
+    def zones(self) -> tuple[tuple[str, ...], bool]:
+        """Return the zones, and whether the user has listed them in this order."""
+        alternative, zones_path = self.alternative, (*self.path, "zones")
+        for field in ("regions", "zones"):
+            if self._sets(field) and not getattr(alternative, field):
+                self.outer.add_text((*self.path, field), "is empty", "leave it out, for those of the job")
+        if alternative.regions and alternative.zones:
+            self.outer.add_text(zones_path, "cannot be combined with regions", "leave one of them out")
+        for index, zone in enumerate(alternative.zones):
+            check_zone(zone, alternative.zones[:index], (*zones_path, index), self.outer)
+        if self._sets("reservation") and not alternative.zones:
+            reason = "needs zones in its alternative: a reservation is in one zone"
+            self.outer.add_text((*self.path, "reservation"), reason, f'zones: ["{self.plan.zones[0]}"]')
+        found, is_listed = self.plan.zones, self.plan.zones_listed
+        if alternative.zones:
+            found, is_listed = tuple(alternative.zones), True
+        elif alternative.regions:
+            found, is_listed = tuple(self._zones_of_regions()), False
+        self._check_key(found)
+        return found, is_listed
+
+    def _zones_of_regions(self) -> list[str]:
+        listed, path = self.alternative.regions, (*self.path, "regions")
+        tpus = [group.tpu for group in self.plan.groups if group.tpu]
+        if ANY in listed:
+            if len(listed) > 1:
+                self.outer.add_text(path, "has any and other regions", f'regions: "{ANY}"')
+            listed = tuple(filter(self._is_usable, self.installed)) or (self.plan.region,)
+            if not self.installed:
+                field = self.outer.spelled_path(path)
+                reason = "The installation's setting TRAINMASTER_REGIONS, which lists its regions, is not known here."
+                self.spec.substitutions.append(Substitution(field, ANY, self.plan.region, reason))
+        found: list[str] = []
+        for index, region in enumerate(listed):
+            if region in listed[:index]:
+                self.outer.add_text((*path, index), f"repeats {region}", "each region once")
+            found += resolve_zones(region, (*path, index), (), tpus, self.outer)[1]
+        return found
+
+    def _is_usable(self, region: str) -> bool:
+        """Whether `any` means this region, too: it offers the job's TPUs, or VMs."""
+        offered = [zones_of(group.tpu.type) for group in self.plan.groups if group.tpu]
+        zones = REGION_ZONES.get(region, ())
+        return bool(zones) and (
+            all(not set(zones).isdisjoint(of_type) for of_type in offered)
+            if offered
+            else region not in TPU_ONLY_REGIONS
+        )
+
+    def _check_key(self, zones: Sequence[str]) -> None:
+        key = self.plan.kms_key
+        location = key.split("/")[3] if key else ""
+        others = sorted({zone.rpartition("-")[0] for zone in zones} - {location}) if location else []
+        if others and others != [self.plan.region]:  # the job's own region is checked with the key
+            problem = f"has the region {others[0]}, and the job's key is in {location}: it encrypts disks there only"
+            self.outer.add_text(self.path, problem, f'regions: ["{location}"]')
+
+    def option(self) -> Option:
+        """Return what the alternative's VMs have in place of the job's values."""
+        alternative, problems = self.alternative, self.problems
+        own = {field: getattr(alternative, field) for field in ("spot", "reservation") if self._sets(field)}
+        merged = self.extension.model_copy(update=own)
+        if own:
+            check_extension(merged, problems)
+        roles, groups = self._machines(problems)
+        use = merged.spot.use or self.spec.spot
+        groups = tuple(replace(group, program=None, spot=is_spot(use, group.task_type)) for group in groups)
+        plan, has_own_image = self.plan, self.extension.image is not None
+        fallback = merged.spot.on_demand_after
+        request = Request(plan.image, has_own_image, merged.reservation is not None, fallback is not None)
+        check_machines(roles, groups, request, problems)
+        groups = with_disks_for_image(roles, groups, plan.image, problems, [])
+        variables = resolve_option_variables(alternative.env, self.plan, (*self.path, "env"), self.outer)
+        return Option(groups, fallback, merged.reservation, variables, alternative.after or 0)
+
+    def _machines(self, problems: Problems) -> tuple[list[RoleRequest], tuple[TaskGroup, ...]]:
+        """Return the roles, with paths of the alternative, and the hardware of each."""
+        machine, groups = self.alternative.machine_spec, self.plan.groups
+        named = self._named_roles()
+        if machine is None:
+            if self._sets("roles"):
+                self.outer.add_text((*self.path, "roles"), "needs a machineSpec", "leave it out")
+            at_spot = _paths((*self.path, "spot"))
+            return [replace(role, paths=at_spot) for role in self.spec.roles], groups
+        path = (*self.path, "machineSpec")
+        if any(group.tpu for group in groups) or self.spec.algorithm:
+            kind = "a job with TPUs" if any(group.tpu for group in groups) else "a built-in algorithm"
+            problems.add_text(path, f"cannot be set for {kind}", "leave it out: other regions, zones, or Spot use")
+            return list(self.spec.roles), groups
+        require(machine.machine_type, (*path, "machineType"), problems)
+        accelerator = request_accelerator(machine.accelerator_type, machine.accelerator_count)
+        changed = {
+            role.task_type: replace(
+                role,
+                machine=machine.machine_type,
+                accelerator=accelerator,
+                tier=None,
+                paths=replace(_paths((*path, "machineType")), disk=role.paths.disk),
+            )
+            for role in self.spec.roles
+            if role.task_type in named
+        }
+        if any(role.is_tpu for role in changed.values()):
+            problems.add_text((*path, "machineType"), "cannot be a TPU in a job of VMs", "a VM with GPUs")
+            return list(self.spec.roles), groups
+        resolved = resolve_task_groups(list(changed.values()), problems, self.spec.substitutions, has_containers=True)
+        by_type = {group.task_type: group for group in resolved}
+        roles = [changed.get(role.task_type, role) for role in self.spec.roles]
+        return roles, tuple(by_type.get(group.task_type, group) for group in groups)
+
+    def _named_roles(self) -> set[object]:
+        """Return the task types that get the alternative's machine."""
+        groups, roles = self.plan.groups, self.alternative.roles
+        known = [group.task_type for group in groups]
+        for index, role in enumerate(roles):
+            if role not in known:
+                problem = f"is {role}, and the job has only {', '.join(known)}"
+                self.outer.add((*self.path, "roles", index), problem, str(known[0]))
+        return set(roles) or {group.task_type for group in groups if group.accelerator} or set(known)
+
+
+def _paths(machine: FieldPath) -> RolePaths:
+    """Return the paths of a role whose machine is at this path of an alternative."""
+    kind, count = (*machine[:-1], "acceleratorType"), (*machine[:-1], "acceleratorCount")
+    return RolePaths(machine, machine, kind, kind, count, machine)
