@@ -157,9 +157,9 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
     image = extension.image if extension.image is not None and not tpus else spec.runtime.image
     groups = tuple(_complete_group(group, program, spec, extension, queue) for group in groups)
     has_fallback, has_reservation = extension.spot.on_demand_after is not None, extension.reservation is not None
-    check_machines(
-        spec.roles, groups, Request(image, extension.image is not None, has_reservation, has_fallback), problems
-    )
+    if extension.placement is None:  # else each alternative is checked
+        request = Request(image, extension.image is not None, has_reservation, has_fallback)
+        check_machines(spec.roles, groups, request, problems)
     groups = with_disks_for_image(spec.roles, groups, image, problems, spec.substitutions)
     disable_retries = spec.disable_retries or extension.disable_retries
     restarts_job = spec.restart_job_on_worker_restart or extension.restart_job_on_worker_restart

@@ -167,29 +167,6 @@ class Problems:
                 return True
         return False
 
-    def within(self, prefix: FieldPath, names: Iterable[str]) -> Problems:
-        """Return these problems for a part of the document that repeats fields: `names` below the first step of
-        `prefix` are at `prefix` there."""
-        return _RepeatedFields(self, prefix, frozenset(names))
-
     def _is_covered(self, path: FieldPath) -> bool:
         around = {self.spelled_path(path[:depth]) for depth in range(1, len(path) + 1)}
         return not around.isdisjoint(self._by_field) or not around.isdisjoint(self._misspelled)
-
-
-class _RepeatedFields(Problems):
-    """Shares the problems of `outer`, and moves the paths of some fields."""
-
-    def __init__(self, outer: Problems, prefix: FieldPath, names: frozenset[str]) -> None:
-        vars(self).update(vars(outer))
-        self._prefix, self._names = prefix, names
-
-    def spelled_path(self, path: FieldPath) -> str:
-        return super().spelled_path(self._moved(path))
-
-    def spelled_name(self, path: FieldPath) -> str:
-        return super().spelled_name(self._moved(path))
-
-    def _moved(self, path: FieldPath) -> FieldPath:
-        is_repeated = len(path) > 1 and path[0] == self._prefix[0] and path[1] in self._names
-        return (*self._prefix, *path[1:]) if is_repeated else path

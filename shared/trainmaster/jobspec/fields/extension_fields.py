@@ -21,14 +21,14 @@ _TPU_SOFTWARE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 
-def check_extension(extension: Extension, problems: Problems) -> None:
-    """Check the fields whose values the plan takes as they are."""
+def check_extension(extension: Extension, problems: Problems, base: FieldPath = (EXTENSION,)) -> None:
+    """Check the fields whose values the plan takes as they are. `base`: where they are."""
     spot, name = extension.spot, extension.reservation
     if spot.on_demand_after is not None and spot.use in (None, SpotUse.NONE):
-        path: FieldPath = (EXTENSION, "spot", "onDemandAfter")
+        path: FieldPath = (*base, "spot", "onDemandAfter")
         problems.add_text(path, "is only for jobs on Spot VMs, and this job uses none", "use: workers")
     if name is not None and not _RESERVATION.fullmatch(name):
-        path = (EXTENSION, "reservation")
+        path = (*base, "reservation")
         problems.add(path, f"must be the name of a reservation, not {quoted(name)}", example_at(path))
 
 

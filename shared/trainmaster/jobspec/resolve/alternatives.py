@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from trainmaster.core.machines.tpus import zones_of
-from trainmaster.core.model.plan import Candidate, Option, Plan, Substitution, TaskGroup
-from trainmaster.jobspec.catalog.regions import REGION_ZONES, TPU_ONLY_REGIONS
+from trainmaster.core.model.plan import Candidate, Option, Plan, Substitution, TaskGroup, Tpu
 from trainmaster.jobspec.fields.environment_variables import resolve_option_variables
 from trainmaster.jobspec.fields.extension_fields import check_extension
-from trainmaster.jobspec.fields.placement import check_zone, resolve_zones
+from trainmaster.jobspec.fields.google_resources import check_kms_key
+from trainmaster.jobspec.fields.placement import check_zones, resolve_zones
 from trainmaster.jobspec.fields.programs import require
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.placement import Alternative, PlacementSpec
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
-from trainmaster.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
+from trainmaster.jobspec.machines.role_request import RoleRequest, request_accelerator
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
+from trainmaster.jobspec.resolve.named_resources import KMS_KEYS
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec, is_spot
 
 ALTERNATIVES_MAX: Final = 16
@@ -55,6 +55,8 @@ def with_alternatives(
         for position, zone in enumerate(found):
             candidates.append(Candidate(index, first_rank + position * is_listed))
             zones.append(zone)
+    for region in dict.fromkeys(zone.rpartition("-")[0] for zone in zones):
+        check_kms_key(plan.kms_key, region, KMS_KEYS[plan.dialect], problems)
     path = (*PLACEMENT, name)
     if all(option.after_s for option in options):
         problems.add_text(
@@ -116,12 +118,7 @@ class _Resolver:
     alternative: Alternative
     path: FieldPath
     installed: tuple[str, ...]
-    outer: Problems
-
-    @property
-    def problems(self) -> Problems:
-        """The problems of the job that the alternative makes: those of fields that it sets are at its own paths."""
-        return self.outer.within(self.path, filter(self._sets, ("spot", "reservation")))
+    problems: Problems
 
     def _sets(self, field: str) -> bool:
         return field in self.alternative.model_fields_set
@@ -131,88 +128,76 @@ class _Resolver:
         alternative, zones_path = self.alternative, (*self.path, "zones")
         for field in ("regions", "zones"):
             if self._sets(field) and not getattr(alternative, field):
-                self.outer.add_text((*self.path, field), "is empty", "leave it out, for those of the job")
+                self.problems.add_text((*self.path, field), "is empty", "leave it out, for those of the job")
         if alternative.regions and alternative.zones:
-            self.outer.add_text(zones_path, "cannot be combined with regions", "leave one of them out")
-        for index, zone in enumerate(alternative.zones):
-            check_zone(zone, alternative.zones[:index], (*zones_path, index), self.outer)
+            self.problems.add_text(zones_path, "cannot be combined with regions", "leave one of them out")
+        check_zones(alternative.zones, zones_path, self.problems)
         if self._sets("reservation") and not alternative.zones:
             reason = "needs zones in its alternative: a reservation is in one zone"
-            self.outer.add_text((*self.path, "reservation"), reason, f'zones: ["{self.plan.zones[0]}"]')
-        found, is_listed = self.plan.zones, self.plan.zones_listed
+            self.problems.add_text((*self.path, "reservation"), reason, f'zones: ["{self.plan.zones[0]}"]')
         if alternative.zones:
-            found, is_listed = tuple(alternative.zones), True
-        elif alternative.regions:
-            found, is_listed = tuple(self._zones_of_regions()), False
-        self._check_key(found)
-        return found, is_listed
+            return tuple(alternative.zones), True
+        if alternative.regions:
+            return tuple(self._zones_of_regions()), False
+        return self.plan.zones, self.plan.zones_listed
 
     def _zones_of_regions(self) -> list[str]:
         listed, path = self.alternative.regions, (*self.path, "regions")
-        tpus = [group.tpu for group in self.plan.groups if group.tpu]
         if ANY in listed:
             if len(listed) > 1:
-                self.outer.add_text(path, "has any and other regions", f'regions: "{ANY}"')
+                self.problems.add_text(path, "has any and other regions", f'regions: "{ANY}"')
             listed = tuple(filter(self._is_usable, self.installed)) or (self.plan.region,)
             if not self.installed:
-                field = self.outer.spelled_path(path)
+                field = self.problems.spelled_path(path)
                 reason = "The installation's setting TRAINMASTER_REGIONS, which lists its regions, is not known here."
                 self.spec.substitutions.append(Substitution(field, ANY, self.plan.region, reason))
         found: list[str] = []
         for index, region in enumerate(listed):
             if region in listed[:index]:
-                self.outer.add_text((*path, index), f"repeats {region}", "each region once")
-            found += resolve_zones(region, (*path, index), (), tpus, self.outer)[1]
+                self.problems.add_text((*path, index), f"repeats {region}", "each region once")
+            found += resolve_zones(region, (*path, index), (), self._tpus, self.problems)[1]
         return found
 
     def _is_usable(self, region: str) -> bool:
-        """Whether `any` means this region, too: it offers the job's TPUs, or VMs."""
-        offered = [zones_of(group.tpu.type) for group in self.plan.groups if group.tpu]
-        zones = REGION_ZONES.get(region, ())
-        return bool(zones) and (
-            all(not set(zones).isdisjoint(of_type) for of_type in offered)
-            if offered
-            else region not in TPU_ONLY_REGIONS
-        )
+        """Whether `any` means this region, too: it offers what the job needs."""
+        unusable = Problems()
+        resolve_zones(region, self.path, (), self._tpus, unusable)
+        return not tuple(unusable)
 
-    def _check_key(self, zones: Sequence[str]) -> None:
-        key = self.plan.kms_key
-        location = key.split("/")[3] if key else ""
-        others = sorted({zone.rpartition("-")[0] for zone in zones} - {location}) if location else []
-        if others and others != [self.plan.region]:  # the job's own region is checked with the key
-            problem = f"has the region {others[0]}, and the job's key is in {location}: it encrypts disks there only"
-            self.outer.add_text(self.path, problem, f'regions: ["{location}"]')
+    @property
+    def _tpus(self) -> list[Tpu]:
+        return [group.tpu for group in self.plan.groups if group.tpu]
 
     def option(self) -> Option:
         """Return what the alternative's VMs have in place of the job's values."""
-        alternative, problems = self.alternative, self.problems
+        alternative, problems, own_image = self.alternative, self.problems, self.extension.image is not None
         own = {field: getattr(alternative, field) for field in ("spot", "reservation") if self._sets(field)}
         merged = self.extension.model_copy(update=own)
         if own:
-            check_extension(merged, problems)
-        roles, groups = self._machines(problems)
+            check_extension(merged, problems, self.path)
+        roles, groups = self._machines()
         use = merged.spot.use or self.spec.spot
         groups = tuple(replace(group, program=None, spot=is_spot(use, group.task_type)) for group in groups)
-        plan, has_own_image = self.plan, self.extension.image is not None
-        fallback = merged.spot.on_demand_after
-        request = Request(plan.image, has_own_image, merged.reservation is not None, fallback is not None)
+        image, fallback = self.plan.image, merged.spot.on_demand_after
+        request = Request(image, own_image, merged.reservation is not None, fallback is not None, self.path)
         check_machines(roles, groups, request, problems)
-        groups = with_disks_for_image(roles, groups, plan.image, problems, [])
-        variables = resolve_option_variables(alternative.env, self.plan, (*self.path, "env"), self.outer)
+        groups = with_disks_for_image(roles, groups, image, problems, [])
+        variables = resolve_option_variables(alternative.env, self.plan, (*self.path, "env"), self.problems)
         return Option(groups, fallback, merged.reservation, variables, alternative.after or 0)
 
-    def _machines(self, problems: Problems) -> tuple[list[RoleRequest], tuple[TaskGroup, ...]]:
+    def _machines(self) -> tuple[list[RoleRequest], tuple[TaskGroup, ...]]:
         """Return the roles, with paths of the alternative, and the hardware of each."""
-        machine, groups = self.alternative.machine_spec, self.plan.groups
+        machine, groups, problems = self.alternative.machine_spec, self.plan.groups, self.problems
         named = self._named_roles()
         if machine is None:
             if self._sets("roles"):
-                self.outer.add_text((*self.path, "roles"), "needs a machineSpec", "leave it out")
-            at_spot = _paths((*self.path, "spot"))
-            return [replace(role, paths=at_spot) for role in self.spec.roles], groups
+                self.problems.add_text((*self.path, "roles"), "needs a machineSpec", "leave it out")
+            at_spot = (*self.path, "spot")
+            return [replace(role, paths=replace(role.paths, machine=at_spot)) for role in self.spec.roles], groups
         path = (*self.path, "machineSpec")
-        if any(group.tpu for group in groups) or self.spec.algorithm:
-            kind = "a job with TPUs" if any(group.tpu for group in groups) else "a built-in algorithm"
+        at_type = (*path, "acceleratorType")
+        if self._tpus or self.spec.algorithm:
+            kind = "a job with TPUs" if self._tpus else "a built-in algorithm"
             problems.add_text(path, f"cannot be set for {kind}", "leave it out: other regions, zones, or Spot use")
             return list(self.spec.roles), groups
         require(machine.machine_type, (*path, "machineType"), problems)
@@ -223,7 +208,13 @@ class _Resolver:
                 machine=machine.machine_type,
                 accelerator=accelerator,
                 tier=None,
-                paths=replace(_paths((*path, "machineType")), disk=role.paths.disk),
+                paths=replace(
+                    role.paths,
+                    machine=(*path, "machineType"),
+                    accelerator=at_type,
+                    accelerator_type=at_type,
+                    accelerator_count=(*path, "acceleratorCount"),
+                ),
             )
             for role in self.spec.roles
             if role.task_type in named
@@ -243,11 +234,5 @@ class _Resolver:
         for index, role in enumerate(roles):
             if role not in known:
                 problem = f"is {role}, and the job has only {', '.join(known)}"
-                self.outer.add((*self.path, "roles", index), problem, str(known[0]))
+                self.problems.add((*self.path, "roles", index), problem, str(known[0]))
         return set(roles) or {group.task_type for group in groups if group.accelerator} or set(known)
-
-
-def _paths(machine: FieldPath) -> RolePaths:
-    """Return the paths of a role whose machine is at this path of an alternative."""
-    kind, count = (*machine[:-1], "acceleratorType"), (*machine[:-1], "acceleratorCount")
-    return RolePaths(machine, machine, kind, kind, count, machine)
