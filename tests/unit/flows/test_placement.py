@@ -146,7 +146,9 @@ def test_each_pass_requests_each_eligible_candidate_once_and_after_delays_an_alt
     (text,) = [entry.decision.text for entry in world.ledger if entry.decision.reason is Reason.PREPARING]
     assert text.startswith(f"The job's VMs are being created. Candidates in this order: Spot n1-standard-4 in {B} (")
     assert f"trying Spot n1-standard-8 in {EAST[0]} next" in " ".join(entry.decision.text for entry in world.ledger)
-    assert next_steps(world.job, world.replicas)[-1].startswith(("N1-standard", "Spot n1-standard"))
+    assert next_steps(world.job, world.replicas)[-1].startswith(
+        ("VMs are requested (n1-standard", "VMs are requested (Spot n1-standard")
+    )
     world.check()
 
 

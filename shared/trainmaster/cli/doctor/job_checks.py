@@ -24,6 +24,7 @@ from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
+from trainmaster.jobspec.resolve.alternatives import ANY
 from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings
@@ -47,7 +48,9 @@ def check_file(document: Mapping[str, Any]) -> list[Finding]:
         spec = accept(document, default_job_id=None)
     except InvalidJob as invalid:
         return [_finding_of(found) for found in invalid.problems]
-    return [ok(f"job file of {spec.job_id}"), *(limit(note.text, SEE) for note in spec.plan.substitutions)]
+    # What `any` means depends on the installation: the candidates show it.
+    notes = [note for note in spec.plan.substitutions if note.requested != ANY]
+    return [ok(f"job file of {spec.job_id}"), *(limit(note.text, SEE) for note in notes)]
 
 
 def check_job(

@@ -227,9 +227,8 @@ def _trials_to_come(job: Job) -> tuple[str, ...]:
 def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
     """Return where VMs are requested after capacity errors, why the last one occurred, and until when."""
     errors = f"{job.placement.round} capacity error{'s' if job.placement.round > 1 else ''}"
-    where = candidate_words(job.plan, job.placement.zone_index)
-    what = f"{where[0].upper()}{where[1:]} is requested" if job.plan.options else f"VMs are requested in {where}"
-    text = f"{what}, after {errors} so far"
+    what = f" ({candidate_words(job.plan, job.placement.zone_index)})" if job.plan.options else f" in {job.zone}"
+    text = f"VMs are requested{what}, after {errors} so far"
     if problem := _last_capacity_error(job, entries):
         text += f" ({problem})"
     if job.placement.next_at is not None:

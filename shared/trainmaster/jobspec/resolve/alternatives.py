@@ -43,8 +43,8 @@ def with_alternatives(
     noted = len(spec.substitutions)
     _check_data(placement, spec, problems)
     if any(group.tpu and group.tpu.queue for group in plan.groups):
-        problem = "cannot be combined with a queue: a queued request waits in one zone"
-        problems.add_text(PLACEMENT, problem, "leave out either placement or the queue")
+        problem = "cannot be combined with placement: a queued request waits in one zone"
+        problems.add_text(spec.flex_start_path or (EXTENSION, "queue"), problem, "leave out one of them")
     name, alternatives = listed
     options, candidates, zones = list[Option](), list[Candidate](), list[str]()
     for index, alternative in enumerate(alternatives):
