@@ -232,8 +232,8 @@ class Examiner:
         }
         if self._is_repeated(charge, ends):
             return
-        unfound = {vm.instance_id for vm in self._given_up} - self._lost
-        if machine and machine <= unfound:  # it hung, and the job moved to another zone before its silence was found
+        unfound = self._unfound()
+        if machine and machine <= unfound:  # the job moved to another zone before the machine's end was found
             self._world.notes["the evidence was lost"] += 1
         elif machine:
             self._world.violate("F2 charged although a machine had failed before", charge, *self._facts(ends))
@@ -245,6 +245,13 @@ class Examiner:
             self._world.violate("F2 innocent charged", charge, *self._facts(ends))
         elif charge.named and charge.named != charge.replica_id:
             self._world.violate("false why", charge)
+
+    def _unfound(self) -> set[str]:
+        """Instance ids of VMs that the service gave up, or left behind in another zone, without a recorded loss."""
+        assert self.state
+        floor = self.state.job.placement.floor
+        left = {vm.instance_id for same in self._vms.values() for vm in same if vm.generation < floor}
+        return (left | {vm.instance_id for vm in self._given_up}) - self._lost
 
     def _is_known(self, vm: ExploredVm, began: Mapping[ExploredVm, float]) -> bool:
         """Whether the machine took part, as far as the service can know: in the first round, members come one by one,

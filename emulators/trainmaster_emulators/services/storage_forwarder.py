@@ -143,13 +143,14 @@ class StorageHandler(ForwardingHandler):
         if self._upstream is None:
             self._upstream = http.client.HTTPConnection(*address, timeout=UPSTREAM_TIMEOUT_S)
             self._upstream.connect()  # http.client sets TCP_NODELAY itself
-        upstream = self._upstream
-        upstream.putrequest(
-            self.command, storage_path(self.command, host, self.path), skip_host=True, skip_accept_encoding=True
-        )
+        upstream, is_storage = self._upstream, address == self.server.storage
+        path = storage_path(self.command, host, self.path)
+        upstream.putrequest(self.command, path, skip_host=is_storage, skip_accept_encoding=True)
         chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
+        dropped = {"content-length"} if chunked else set()
+        dropped |= HOP_HEADERS if is_storage else {*HOP_HEADERS, "host"}  # other emulators refuse names of Google's
         for name, value in self.headers.items():
-            if name.lower() not in HOP_HEADERS and not (chunked and name.lower() == "content-length"):
+            if name.lower() not in dropped:
                 upstream.putheader(name, value)
         if chunked:
             upstream.putheader("Transfer-Encoding", "chunked")

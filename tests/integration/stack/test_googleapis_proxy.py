@@ -212,6 +212,7 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.send_response(200)
+        self.send_header("X-Called", self.headers["Host"])
         self.end_headers()
         self.wfile.write(self.path.encode())
 
@@ -236,7 +237,9 @@ def test_cloud_logging_is_answered_by_its_emulator(storage_emulator: str, tmp_pa
         proxy = start_proxy(storage_emulator, tmp_path, "--logging", f"127.0.0.1:{target.server_port}")
         with proxy.session as session:
             url = "https://logging.googleapis.com/v2/entries:list"
-            assert session.get(url, timeout=10).text == "/v2/entries:list"
+            entries = session.get(url, timeout=10)
+            assert entries.text == "/v2/entries:list"
+            assert entries.headers["X-Called"] == f"127.0.0.1:{target.server_port}", "emulators refuse other names"
             for host, status in (("www.googleapis.com", 404), ("logging.googleapis.com", 200)):
                 answer = session.get(f"{JSON_API}/storage/v1/b/missing", headers={"Host": host}, timeout=10)
                 assert answer.status_code == status

@@ -84,10 +84,8 @@ class ExitPolicy:
         return tuple(at for at in restarts if now - at < timedelta(seconds=self.window_s))
 
     def restart_pause_s(self, quick_failures: int) -> int:
-        """Return the pause before the restart that follows so many quick failures in a row: 1, 2, 4 … seconds."""
-        if not self.pauses or quick_failures == 0:
-            return 0
-        return min(1 << (quick_failures - 1), RESTART_PAUSE_MAX_S)
+        """Return the pause before the restart that follows so many quick failures in a row: 0, 1, 2, 4 … seconds."""
+        return min((1 << quick_failures) >> 2, RESTART_PAUSE_MAX_S) if self.pauses else 0
 
     def user_action(self, code: int | None, task_type: TaskType) -> ExitAction | None:
         """Return the action of the first user rule that matches; None if none does."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from trainmaster.core.model.floor import is_below_floor, raise_to_floor
+from trainmaster.core.model.floor import NO_VM, is_below_floor, raise_to_floor
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
@@ -102,9 +102,7 @@ def _recalled(job: Job, replica: Replica) -> Replica:
         replica,
         state=ReplicaState.WAITING,
         vm_generation=replica.vm_generation + 1,
-        instance_id=None,
-        host_vms=(),
-        vm_since=None,
+        **NO_VM,
         ordered_at=job.round.ordered_at,
         done_at=None,
     )

@@ -73,9 +73,11 @@ def reports_lost_peer(event: ReplicaExited) -> bool:
     return is_type or any(words in message for words in PEER_LOSS_WORDS)
 
 
-def speaks_for_lost_peer(event: ReplicaExited) -> bool:
-    """Whether the exit reports a lost peer, or is an abort, with which a runtime gives up on its peers."""
-    return reports_lost_peer(event) or code_of(event.exit_status, event.signal) == SIGNAL_BASE + SIGABRT
+def speaks_for_lost_peer(end: End) -> bool:
+    """Whether the end is an exit that reports a lost peer, or an abort, with which a runtime gives up on its peers."""
+    if not isinstance(end, ReplicaExited):
+        return False
+    return reports_lost_peer(end) or code_of(end.exit_status, end.signal) == SIGNAL_BASE + SIGABRT
 
 
 def is_own_failure(event: ReplicaExited) -> bool:

@@ -3,7 +3,8 @@
     first end by (rank, time)    rank 0   the machine: free
                                  else     rules 6, 8 to 10 and 14 judge this one end
     no end                       the job was rerun: the round begins
-    a lost peer is reported, or suspected by an abort, in a first round that not every member has joined: free
+    no own failure, and a lost peer is reported, or suspected by an abort, in a first round that not every member has
+    joined: free
 
 When all members are ready, all evidence is there: each agent that is alive has reported in the same message how its
 last program ended. A verdict that ends the job does not wait for VMs that never reported.
@@ -52,7 +53,7 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
-    if state.job.started_at is None and isinstance(end, ReplicaExited) and speaks_for_lost_peer(end):
+    if state.job.started_at is None and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
         ended = f"Round {event.round - 1} ended before every member had reported"
         text = f"{ended}: one may have been lost. Free of charge."
         return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))

@@ -250,12 +250,13 @@ def test_pause_doubles_with_each_quick_failure_and_ends_with_a_long_run() -> Non
     for incarnation in range(1, 6):
         state, pause_s = after_failure(state, incarnation, ran_s=5)
         pauses.append(pause_s)
-    assert pauses == [1, 2, 4, 8, 16]
+    assert pauses == [0, 1, 2, 4, 8]
     state, pause_s = after_failure(state, 6, ran_s=5)
-    assert (state.job.attempt, pause_s) == (2, 32)
-    state, pause_s = after_failure(state, 1, ran_s=5)
-    assert pause_s == 60
-    state, pause_s = after_failure(state, 2, ran_s=601)
+    assert (state.job.attempt, pause_s) == (2, 16)
+    for incarnation, expected in ((1, 32), (2, 60)):
+        state, pause_s = after_failure(state, incarnation, ran_s=5)
+        assert pause_s == expected
+    state, pause_s = after_failure(state, 3, ran_s=601)
     assert pause_s == 0
 
 
@@ -268,7 +269,7 @@ def test_restart_is_at_once_if_the_policy_has_no_pauses() -> None:
 
 
 def test_only_the_replica_that_failed_pauses_after_a_rerun() -> None:
-    state, _ = after_failure(a_state(), 1, ran_s=5, signal=11)
+    state, _ = after_failure(a_state(a_replica(CHIEF), a_replica(WORKER_0, quick_failures=1)), 1, ran_s=5, signal=11)
     pauses = {target.replica.replica_id: target.directive.pause_s for target in desired_vms(state.job, state.replicas)}
     assert pauses == {CHIEF: 0, WORKER_0: 1, WORKER_1: 0}
 
@@ -286,7 +287,7 @@ def test_replacement_of_the_vm_ends_the_pauses() -> None:
 def test_message_of_the_third_quick_failure_suggests_a_bug(error: ProgramError | None, *, expected: bool) -> None:
     replica = a_replica(WORKER_0, incarnation=3, restarts_used=2, quick_failures=2)
     decision = judge(a_state(replica), exited(WORKER_0, 1, error=error, incarnation=3, ran_s=5), NOW)
-    assert "it restarts in the same VM after a pause of 4 s (restart 3 of 5)." in decision.text
+    assert "it restarts in the same VM after a pause of 2 s (restart 3 of 5)." in decision.text
     advice = "3 failures in a row, each within 10 minutes of the start, look like a bug."
     assert (advice in decision.text) is expected
 
