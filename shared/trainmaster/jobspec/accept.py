@@ -26,6 +26,7 @@ from trainmaster.jobspec.fields.extension_fields import (
     check_boot_image,
     check_extension,
     check_gang,
+    resolve_cap,
     with_save_on_notice,
     with_stillness,
 )
@@ -187,6 +188,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
         gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
         on_demand_after=extension.spot.on_demand_after,
         reservation=extension.reservation,
+        cap=resolve_cap(extension.max_cost, problems),
         kms_key=spec.kms_key,
         checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
         tracking_run=(extension.tracking_run or TrackingRun.AUTO).value,

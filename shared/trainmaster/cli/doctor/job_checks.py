@@ -15,6 +15,7 @@ from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.plan import Plan, TaskGroup
 from trainmaster.core.rules.admission_queue import limit_problem, vcpus
 from trainmaster.cost.candidate_prices import needs_prices, with_prices
+from trainmaster.cost.cap import CAP_ADVICE, with_rates
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
 from trainmaster.cost.sku import Unknown
@@ -67,6 +68,7 @@ def check_job(
     yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
     yield from _check_candidates(with_prices(spec.plan, prices), inspection, prices)
+    yield from _check_cap(spec.plan, prices)
     yield not_checked("waiting time", UNKNOWN_WAIT)
 
 
@@ -140,6 +142,16 @@ def _check_candidates(plan: Plan, inspection: Inspection, prices: PriceList | Un
             for found in _check_quotas(placed, inspection):
                 yield replace(found, status=Status.LIMIT) if found.status is Status.FIX else found
     yield from notes
+
+
+def _check_cap(plan: Plan, prices: PriceList | Unknown) -> Iterator[Finding]:
+    """Yield whether maxCost can be kept, and how long it lasts."""
+    limited = with_rates(plan, prices, datetime.now(UTC))
+    if isinstance(limited, Unknown):
+        yield problem(f"trainmaster.maxCost cannot be kept: {limited.reason}", CAP_ADVICE)
+    elif limited.cap:
+        hours = limited.cap.whole_s / 3600
+        yield ok(f"trainmaster.maxCost: all machines together run {hours:.1f} hours at most for {limited.cap}")
 
 
 def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
-from trainmaster.core.timeouts import FUSE_SLACK_S
+from trainmaster.core.timeouts import COST_RESERVE_S, FUSE_SLACK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,39 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """The list price of one replica of a role per hour, as one candidate has it."""
+
+    candidate: int
+    task_type: TaskType
+    on_demand: float
+    spot: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """`trainmaster.maxCost`: what the job's machines may cost at list prices."""
+
+    amount: float
+    currency: str
+    per_hour: float = 0.0
+    """The most that all machines of the job can cost per hour; 0: prices are not known yet."""
+    rates: tuple[Rate, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} {self.currency}"
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds that all machines can run for the amount; infinite while prices are not known."""
+        return self.amount / self.per_hour * 3600 if self.per_hour else inf
+
+    def is_reached(self, spent: float) -> bool:
+        """Whether a job that has cost so much must end now, to cost no more than the amount."""
+        return spent + self.per_hour * COST_RESERVE_S / 3600 >= self.amount
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The resolved spec of a job."""
 
@@ -261,6 +295,7 @@ class Plan:
     """Whether the candidates are ranked by price (`anyOf`), not as they are listed."""
     candidates: tuple[Candidate, ...] = ()
     """One per entry of `zones`, if there are options."""
+    cap: Cap | None = None
 
     @property
     def replica_ids(self) -> tuple[ReplicaId, ...]:
@@ -286,8 +321,9 @@ class Plan:
 
     @property
     def fuse_s(self) -> int:
-        """Seconds after which a TPU node of the job deletes itself."""
-        return self.max_running_s + (self.max_wait_s or 0) + FUSE_SLACK_S
+        """Seconds after which Compute Engine ends a VM of the job by itself, and a TPU node deletes itself."""
+        fuse_s = self.max_running_s + (self.max_wait_s or 0)
+        return int(min(fuse_s, self.cap.whole_s if self.cap else inf)) + FUSE_SLACK_S
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from trainmaster.core.rules.admission_queue import limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.cost.candidate_prices import needs_prices, with_prices
+from trainmaster.cost.cap import CAP_ADVICE, with_rates
 from trainmaster.cost.sku import Unknown
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
@@ -130,13 +131,17 @@ def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
 def with_checked_places(spec: AcceptedSpec, deps: CreationDeps) -> tuple[AcceptedSpec, Problem | None]:
     """Return the spec with the prices of its candidates, and what is wrong with the places of a new job."""
     problem = region_problem(spec.plan, deps.regions)
-    if not spec.plan.options:
+    if not spec.plan.options and spec.plan.cap is None:
         return spec, problem
     prices = deps.prices()
     if isinstance(prices, Unknown) and needs_prices(spec.plan):
         reason = f"compares prices, and this installation has none: {prices.reason}"
         problem = problem or Problem("trainmaster.placement.anyOf", reason, "ordered, in place of anyOf")
-    return replace(spec, plan=with_prices(spec.plan, prices)), problem
+    plan = with_rates(spec.plan, prices, deps.clock())
+    if isinstance(plan, Unknown):
+        problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {plan.reason}", CAP_ADVICE)
+        plan = spec.plan
+    return replace(spec, plan=with_prices(plan, prices) if plan.options else plan), problem
 
 
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
