@@ -26,14 +26,7 @@ from trainmaster.core.rules.capacity_backoff import (
     provisioning_since,
     search_began_at,
 )
-from trainmaster.core.rules.search import (
-    Turn,
-    floor_of_move,
-    has_other_quota,
-    next_turn,
-    stay,
-    turn_with_vms,
-)
+from trainmaster.core.rules.search import Turn, floor_of_move, has_other_quota, next_turn, stay, turn_with_vms
 from trainmaster.core.rules.vm_loss import internal_error
 from trainmaster.core.timeouts import BLOCKED_MAX, CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, PROVISIONING_MAX_S
 

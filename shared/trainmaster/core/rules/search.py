@@ -55,7 +55,7 @@ def first_turn(job: Job, outlook: Sequence[Prospect], now: datetime) -> Turn:
 def after_losses(job: Job, now: datetime) -> Turn:
     """Return the request after VMs that were lost soon: elsewhere, with what is left of the pass."""
     others = tuple(number for number in _following(job) if number != job.placement.zone_index)
-    return _first_of(job.placement.remaining or _eligible(job, others, now) or others, waits=False)
+    return _first_of(job.placement.remaining or _eligible(job, others, now) or (job.placement.zone_index,), waits=False)
 
 
 def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
@@ -70,8 +70,9 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
             return Turn(current, tuple(number for number in _all(job) if number != current), waits=True)
         remaining = tuple(n for n in remaining if not shares_quota(job.plan, current, n, event.message))
     if remaining:
-        zones = job.plan.zones
-        following = next((number for number in remaining if zones[number] in event.zones_available), remaining[0])
+        zones, options = job.plan.zones, [c.option for c in job.plan.candidates] or [0] * len(job.plan.zones)
+        named = (n for n in remaining if zones[n] in event.zones_available and options[n] == options[current])
+        following = next(named, remaining[0])
         return Turn(following, tuple(number for number in remaining if number != following))
     since = search_began_at(state, now)
     begins_at = next_request_at(job, since, now)
@@ -129,8 +130,8 @@ def _order(job: Job, outlook: Sequence[Prospect], since: datetime, begins_at: da
 
 
 def _eligible(job: Job, order: Sequence[int], at: datetime, since: datetime | None = None) -> tuple[int, ...]:
-    """Return the candidates whose alternative may be requested in a search that began at `since`. The first
-    alternative may at any time."""
+    """Return the candidates whose alternative may be requested in a search that began at `since`. Each job has
+    some that may at any time."""
     began_at, plan = since or job.placement.since or at, job.plan
     elapsed_s = (at - began_at).total_seconds()
     return tuple(n for n in order if not plan.options or plan.options[plan.candidates[n].option].after_s <= elapsed_s)
