@@ -49,13 +49,15 @@ def may_begin_pass(job: Job) -> bool:
 def first_turn(job: Job, outlook: Sequence[Prospect], now: datetime) -> Turn:
     """Return the first request of a job. It waits if all candidates failed a moment ago, for other jobs."""
     order = _order(job, outlook, now, now) if outlook else _eligible(job, _all(job), now)
-    return _first_of(order or _eligible(job, _all(job), now), waits=not order)
+    first = order or _eligible(job, _all(job), now)
+    return Turn(first[0], first[1:], waits=not order)
 
 
 def after_losses(job: Job, now: datetime) -> Turn:
     """Return the request after VMs that were lost soon: elsewhere, with what is left of the pass."""
     others = tuple(number for number in _following(job) if number != job.placement.zone_index)
-    return _first_of(job.placement.remaining or _eligible(job, others, now) or (job.placement.zone_index,), waits=False)
+    left = job.placement.remaining or _eligible(job, others, now) or (job.placement.zone_index,)
+    return Turn(left[0], left[1:])
 
 
 def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
@@ -77,7 +79,7 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
     since = search_began_at(state, now)
     begins_at = next_request_at(job, since, now)
     order = _order(job, event.outlook, since, begins_at) or _eligible(job, _all(job), begins_at, since)
-    return _first_of(order, waits=True)
+    return Turn(order[0], order[1:], waits=True)
 
 
 def has_other_quota(job: Job, event: VmsNotCreated) -> bool:
@@ -117,10 +119,6 @@ def _remaining(state: State, event: VmsNotCreated, now: datetime) -> tuple[int, 
     if left is None or (job.started_at is not None and since == now):
         return tuple(n for n in _order(job, event.outlook, since, now) if n != job.placement.zone_index)
     return left
-
-
-def _first_of(order: Sequence[int], *, waits: bool) -> Turn:
-    return Turn(order[0], tuple(order[1:]), waits)
 
 
 def _order(job: Job, outlook: Sequence[Prospect], since: datetime, begins_at: datetime) -> tuple[int, ...]:
