@@ -162,6 +162,22 @@ def test_used_up_quota_is_not_asked_for_again_in_its_region_and_other_pricing_is
     world.check()
 
 
+def test_job_whose_alternatives_all_share_a_used_up_quota_waits_and_keeps_to_after(
+    world: World, fleet: PlacedFleet
+) -> None:
+    quota = NotCreated(CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'X'")
+    fleet.failures = {("us-central1", False): quota}
+    submit(world, {"zones": [B]}, {"zones": [A]}, {"zones": [C], "after": "1800s"})
+    assert fleet.order() == [(B, "n1-standard-4", False)]
+    assert world.job.placement.next_at
+    fleet.failures = {("us-central1", False): FULL}
+    world.wait(70)
+    world.provision()
+    world.deliver()
+    assert fleet.order() == [(B, "n1-standard-4", False), (A, "n1-standard-4", False)]
+    world.check()
+
+
 def test_used_up_global_quota_of_gpus_covers_all_candidates_with_gpus(world: World, fleet: PlacedFleet) -> None:
     quota = NotCreated(CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded.")
     fleet.failures = {("us-central1", False): quota, ("us-east1", False): quota}

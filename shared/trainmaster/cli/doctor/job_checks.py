@@ -121,8 +121,7 @@ def _check_candidates(plan: Plan, inspection: Inspection, prices: PriceList | Un
         yield from _check_quotas(plan, inspection)
         yield from check_price(plan, _machines(plan), prices)
         return
-    regions: dict[tuple[int, str], Plan] = {}
-    notes = list[Finding]()
+    regions, notes = dict[tuple[int, str], Plan](), list[Finding]()
     in_order = sorted(range(len(plan.candidates)), key=lambda number: plan.candidates[number].rank)
     for position, number in enumerate(in_order, start=1):
         placed, option = plan.at(number), plan.candidates[number].option

@@ -69,7 +69,7 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
     current, remaining = job.placement.zone_index, _remaining(state, event, now)
     if event.error_kind is CapacityErrorKind.QUOTA:
         if not has_other_quota(job, event):
-            return Turn(current, tuple(number for number in _all(job) if number != current), waits=True)
+            return Turn(current, _eligible(job, [n for n in _all(job) if n != current], now), waits=True)
         remaining = tuple(n for n in remaining if not shares_quota(job.plan, current, n, event.message))
     if remaining:
         zones, options = job.plan.zones, [c.option for c in job.plan.candidates] or [0] * len(job.plan.zones)
@@ -138,12 +138,13 @@ def _eligible(job: Job, order: Sequence[int], at: datetime, since: datetime | No
 def _following(job: Job) -> tuple[int, ...]:
     """Return all candidates, those that follow the current one first; those of alternatives by rank."""
     number = job.placement.zone_index + 1
-    following = (*_all(job)[number:], *_all(job)[:number])
-    return tuple(sorted(following, key=lambda n: _ranks(job)[n])) if job.plan.options else following
+    return _all(job) if job.plan.options else (*_all(job)[number:], *_all(job)[:number])
 
 
 def _all(job: Job) -> tuple[int, ...]:
-    return tuple(range(len(job.plan.zones)))
+    """Return all candidates, those of alternatives by rank."""
+    candidates, numbers = job.plan.candidates, range(len(job.plan.zones))
+    return tuple(sorted(numbers, key=lambda n: candidates[n].rank) if candidates else numbers)
 
 
 def _ranks(job: Job) -> tuple[int, ...]:
