@@ -357,3 +357,28 @@ def test_job_that_this_installation_cannot_place_is_refused_with_the_field(
 def test_any_of_with_one_machine_needs_no_prices(world: World) -> None:
     submit(world, {"regions": ["us-central1", "us-east1"], "spot": "all"}, name="anyOf")
     assert world.vms
+
+
+def test_zone_that_google_names_comes_first_only_for_the_machine_that_was_requested(
+    world: World, fleet: PlacedFleet
+) -> None:
+    fleet.failures = {(A, False): replace(FULL, zones_available=(C,)), (B, False): replace(FULL, zones_available=(C,))}
+    submit(world, {"zones": [A, B]}, {"zones": [B, C], "machineSpec": BIG, "roles": ["chief", "worker"]})
+    small, big = "n1-standard-4", "n1-standard-8"
+    assert [request[:2] for request in fleet.order()] == [(A, small), (B, small), (B, big), (C, big)]
+
+
+def test_early_losses_do_not_begin_an_alternative_before_its_time(world: World, fleet: PlacedFleet) -> None:
+    submit(world, {"zones": [A], "spot": "all"}, {"zones": [B], "after": "7200s"})
+    world.report_all_ready()
+    for _ in range(4):
+        world.send("maintenance", CHIEF, cause="preemption")
+        world.deliver()
+        world.wait(900)
+        world.provision()
+        world.deliver()
+        world.send("vm-ready", CHIEF)
+        world.deliver()
+    assert {zone for zone, _, _ in fleet.order()} == {A}
+    assert world.state == "RUNNING"
+    world.check()
