@@ -7,6 +7,7 @@ for in any case, so it comes first. A candidate without a known price comes last
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from math import log
 from typing import Final
 
@@ -16,25 +17,21 @@ from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 
 BAND: Final = 1.15
+LAST: Final = 1_000
+"""Rank of a candidate whose price is unknown."""
 
 
-def with_prices(plan: Plan, prices: PriceList | Unknown) -> Plan:
-    """Return the plan with the price of each candidate that has one, and ranks by price if it is `anyOf`."""
-    listed = [
-        prices if isinstance(prices, Unknown) else hourly_cost(plan.at(n), prices) for n in range(len(plan.candidates))
-    ]
-    known = [None if isinstance(price, Unknown) else float(price) for price in listed]
-    cheapest = min((price for price in known if price), default=1.0)
-    bands = [None if price is None else 1 + int(log(max(price / cheapest, 1.0), BAND)) for price in known]
-    last = 1 + max((band for band in bands if band), default=0)
+def ranked_by_price(plan: Plan, prices: PriceList | Unknown) -> Plan:
+    """Return the plan of `anyOf` with its candidates ranked by price; unchanged if there are no prices."""
+    if isinstance(prices, Unknown):
+        return plan
+    hourly = [hourly_cost(plan.at(number), prices) for number in range(len(plan.candidates))]
+    cheapest = min((price for price in hourly if not isinstance(price, Unknown)), default=Decimal(1))
 
-    def ranked(candidate: Candidate, price: float | None, band: int | None) -> Candidate:
-        by_price = 0 if plan.options[candidate.option].reservation else band or last
-        return replace(candidate, price=price, rank=by_price if plan.cheapest_first else candidate.rank)
+    def rank_of(candidate: Candidate, price: Decimal | Unknown) -> int:
+        if plan.options[candidate.option].reservation:
+            return 0
+        return LAST if isinstance(price, Unknown) else 1 + int(log(price / cheapest, BAND))
 
-    return replace(plan, candidates=tuple(map(ranked, plan.candidates, known, bands)))
-
-
-def needs_prices(plan: Plan) -> bool:
-    """Whether alternatives are to be compared that differ in machine or pricing."""
-    return plan.cheapest_first and len({option.groups for option in plan.options}) > 1
+    ranked = zip(plan.candidates, hourly, strict=True)
+    return replace(plan, candidates=tuple(replace(item, rank=rank_of(item, price)) for item, price in ranked))

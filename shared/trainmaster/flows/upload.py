@@ -17,11 +17,7 @@ from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedOb
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
-from trainmaster.flows.job_creation.intake import (
-    check_allowed,
-    resume_previous_tuning,
-    with_checked_places,
-)
+from trainmaster.flows.job_creation.intake import check_allowed, resume_previous_tuning, with_checked_places
 from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import (
@@ -73,7 +69,7 @@ def _check(data: bytes, source: str, uploaded: UploadedObject, deps: CreationDep
     check_allowed(spec, deps.allowed)
     submitted = with_job_id(document, spec.job_id)
     if _is_new(spec.job_id, source, submitted, deps):
-        if wrong_place := with_checked_places(spec, deps)[1]:
+        if wrong_place := with_checked_places(spec, deps.regions, deps.prices, deps.clock())[1]:
             raise InvalidJob((wrong_place,))
         runnable = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
         with_resources(runnable, deps.objects, deps.resources)

@@ -190,7 +190,7 @@ def test_candidates_of_alternatives_are_listed_in_order_with_price_and_quota_lef
 
 def test_any_of_without_a_price_list_and_regions_without_an_installation_are_problems() -> None:
     (text,) = problems(check(PLACED, regions="us-central1"))
-    assert "there are none" in text
+    assert "compares prices, and this installation has none" in text
     elsewhere = {**PLACED, "trainmaster": {"placement": {"ordered": [{}, {"regions": "us-east1"}]}}}
     (text,) = problems(check(elsewhere, regions="us-central1"))
     assert text.startswith("trainmaster.placement.ordered[1] has the region us-east1, in which Trainmaster is not")

@@ -20,7 +20,7 @@ from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import PAID, replica_spans
 from trainmaster.core.rules.admission_queue import queued_jobs, resource_needs
 from trainmaster.core.timeouts import BLOCKED_MAX, EARLY_LOSS_AGE_MAX, PARTIAL_GANG_WAIT_MAX_S
-from trainmaster.cost.candidate_prices import with_prices
+from trainmaster.cost.candidate_prices import ranked_by_price
 from trainmaster.cost.job_cost import hourly_cost, job_cost
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
@@ -159,6 +159,22 @@ def test_used_up_quota_is_not_asked_for_again_in_its_region_and_other_pricing_is
     submit(world, {"spot": "all"}, {"zones": [A], "spot": "none"}, {"regions": ["us-east1"], "spot": "all"})
     assert fleet.order() == [(A, "n1-standard-4", True), (A, "n1-standard-4", False)]
     assert [e.decision.reason for e in world.ledger if e.decision.reason is Reason.QUOTA] == [Reason.QUOTA]
+    world.check()
+
+
+def test_job_whose_alternatives_all_share_a_used_up_quota_waits_and_keeps_to_after(
+    world: World, fleet: PlacedFleet
+) -> None:
+    quota = NotCreated(CapacityErrorKind.QUOTA, "QUOTA_EXCEEDED", "Quota 'X'")
+    fleet.failures = {("us-central1", False): quota}
+    submit(world, {"zones": [B]}, {"zones": [A]}, {"zones": [C], "after": "1800s"})
+    assert fleet.order() == [(B, "n1-standard-4", False)]
+    assert world.job.placement.next_at
+    fleet.failures = {("us-central1", False): FULL}
+    world.wait(70)
+    world.provision()
+    world.deliver()
+    assert fleet.order() == [(B, "n1-standard-4", False), (A, "n1-standard-4", False)]
     world.check()
 
 
@@ -302,20 +318,21 @@ def test_any_of_is_ordered_by_price_and_capacity_decides_within_a_band(world: Wo
     submit(world, {"machineSpec": BIG}, {"zones": [A]}, {"regions": "any", "spot": "all"}, name="anyOf")
     order = [(machine, spot) for _, machine, spot in fleet.order()]
     assert order == [*[("n1-standard-4", True)] * 7, ("n1-standard-4", False)]
-    prices = [candidate.price for candidate in world.job.plan.candidates]
-    assert all(prices)
     world.check()
 
 
 def test_reservation_ranks_first_and_an_unknown_price_last() -> None:
-    spec = placed({"spot": "all"}, {"zones": [A], "reservation": "r"}, {"regions": ["us-east4"]}, name="anyOf")
-    plan = accept(spec, default_job_id="j").plan
-    priced = with_prices(plan, price_list())
-    ranks = {zone: candidate.rank for zone, candidate in zip(priced.zones, priced.candidates, strict=True)}
-    reserved = [c.rank for c in priced.candidates if c.option == 1]
-    unknown = {c.rank for c in priced.candidates if c.price is None and c.option != 1}
-    assert reserved == [0]
-    assert not unknown or min(unknown) > max(c.rank for c in priced.candidates if c.price is not None), ranks
+    """The price list of the tests has no prices for us-east4."""
+    listed: tuple[dict[str, object], ...] = (
+        {"spot": "none"},
+        {"zones": [A], "reservation": "r"},
+        {"zones": ["us-east4-a"]},
+        {"spot": "all"},
+    )
+    plan = ranked_by_price(accept(placed(*listed, name="anyOf"), default_job_id="j").plan, price_list())
+    ranks = {candidate.option: candidate.rank for candidate in plan.candidates}
+    assert sorted(ranks, key=lambda option: ranks[option]) == [1, 3, 0, 2]
+    assert (ranks[1], ranks[3]) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -340,3 +357,28 @@ def test_job_that_this_installation_cannot_place_is_refused_with_the_field(
 def test_any_of_with_one_machine_needs_no_prices(world: World) -> None:
     submit(world, {"regions": ["us-central1", "us-east1"], "spot": "all"}, name="anyOf")
     assert world.vms
+
+
+def test_zone_that_google_names_comes_first_only_for_the_machine_that_was_requested(
+    world: World, fleet: PlacedFleet
+) -> None:
+    fleet.failures = {(A, False): replace(FULL, zones_available=(C,)), (B, False): replace(FULL, zones_available=(C,))}
+    submit(world, {"zones": [A, B]}, {"zones": [B, C], "machineSpec": BIG, "roles": ["chief", "worker"]})
+    small, big = "n1-standard-4", "n1-standard-8"
+    assert [request[:2] for request in fleet.order()] == [(A, small), (B, small), (B, big), (C, big)]
+
+
+def test_early_losses_do_not_begin_an_alternative_before_its_time(world: World, fleet: PlacedFleet) -> None:
+    submit(world, {"zones": [A], "spot": "all"}, {"zones": [B], "after": "7200s"})
+    world.report_all_ready()
+    for _ in range(4):
+        world.send("maintenance", CHIEF, cause="preemption")
+        world.deliver()
+        world.wait(900)
+        world.provision()
+        world.deliver()
+        world.send("vm-ready", CHIEF)
+        world.deliver()
+    assert {zone for zone, _, _ in fleet.order()} == {A}
+    assert world.state == "RUNNING"
+    world.check()

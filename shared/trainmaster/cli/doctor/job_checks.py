@@ -14,18 +14,15 @@ from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.plan import Plan, TaskGroup
 from trainmaster.core.rules.admission_queue import limit_problem, vcpus
-from trainmaster.cost.candidate_prices import needs_prices, with_prices
-from trainmaster.cost.cap import CAP_ADVICE, with_rates
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.job_creation.intake import region_problem
+from trainmaster.flows.job_creation.intake import with_checked_places
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
-from trainmaster.jobspec.resolve.alternatives import ANY
 from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.settings import Settings
@@ -49,9 +46,7 @@ def check_file(document: Mapping[str, Any]) -> list[Finding]:
         spec = accept(document, default_job_id=None)
     except InvalidJob as invalid:
         return [_finding_of(found) for found in invalid.problems]
-    # What `any` means depends on the installation: the candidates show it.
-    notes = [note for note in spec.plan.substitutions if note.requested != ANY]
-    return [ok(f"job file of {spec.job_id}"), *(limit(note.text, SEE) for note in notes)]
+    return [ok(f"job file of {spec.job_id}"), *(limit(note.text, SEE) for note in spec.plan.substitutions)]
 
 
 def check_job(
@@ -63,12 +58,14 @@ def check_job(
 ) -> Iterator[Finding]:
     """Yield what a job with a valid document would lack, and its price. `staged`: packages that are not uploaded."""
     spec = accept(document, default_job_id=None, regions=values.regions)
-    yield from _check_region(spec, inspection, values)
+    spec, wrong_place = with_checked_places(spec, values.regions, lambda: prices, datetime.now(UTC))
+    yield from _check_region(spec, wrong_place, inspection)
     yield from _check_permissions(inspection)
     yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
-    yield from _check_candidates(with_prices(spec.plan, prices), inspection, prices)
-    yield from _check_cap(spec.plan, prices)
+    yield from _check_candidates(spec.plan, inspection, prices)
+    if (cap := spec.plan.cap) and cap.rates:
+        yield ok(f"trainmaster.maxCost: all machines together run {cap.whole_s / 3600:.1f} hours at most for {cap}")
     yield not_checked("waiting time", UNKNOWN_WAIT)
 
 
@@ -76,9 +73,9 @@ def _finding_of(invalid: Problem) -> Finding:
     return problem(f"{invalid.field} {invalid.problem}", f"for example {invalid.example}")
 
 
-def _check_region(spec: AcceptedSpec, inspection: Inspection, values: Settings) -> Iterator[Finding]:
-    if wrong := region_problem(spec.plan, values.regions):
-        yield _finding_of(wrong)
+def _check_region(spec: AcceptedSpec, wrong_place: Problem | None, inspection: Inspection) -> Iterator[Finding]:
+    if wrong_place:
+        yield _finding_of(wrong_place)
     elif missing := [region for region in spec.plan.regions if inspection.quotas(region) is None]:
         yield problem(f"there is no region {missing[0]}", "choose one of `gcloud compute regions list`")
     elif not spec.plan.options:
@@ -126,32 +123,18 @@ def _check_candidates(plan: Plan, inspection: Inspection, prices: PriceList | Un
         yield from _check_quotas(plan, inspection)
         yield from check_price(plan, _machines(plan), prices)
         return
-    if isinstance(prices, Unknown) and needs_prices(plan):
-        yield problem("trainmaster.placement.anyOf compares prices, and there are none", f"{UPDATE}, or use ordered")
+    regions, notes = dict[tuple[int, str], Plan](), list[Finding]()
     in_order = sorted(range(len(plan.candidates)), key=lambda number: plan.candidates[number].rank)
-    seen, notes = set[tuple[int, str]](), list[Finding]()
     for position, number in enumerate(in_order, start=1):
         placed, option = plan.at(number), plan.candidates[number].option
-        after_s = plan.options[option].after_s
-        after = f" after {after_s} s" if after_s else ""
+        regions.setdefault((option, placed.region), placed)
+        after = f" after {after_s} s" if (after_s := plan.options[option].after_s) else ""
         name = f"candidate {position}{after} (alternative {option + 1}, {candidate_words(plan, number)})"
         price, *notes = check_price(placed, name, prices)
         yield price
-        if (option, placed.region) not in seen:
-            seen.add((option, placed.region))
-            for found in _check_quotas(placed, inspection):
-                yield replace(found, status=Status.LIMIT) if found.status is Status.FIX else found
     yield from notes
-
-
-def _check_cap(plan: Plan, prices: PriceList | Unknown) -> Iterator[Finding]:
-    """Yield whether maxCost can be kept, and how long it lasts."""
-    limited = with_rates(plan, prices, datetime.now(UTC))
-    if isinstance(limited, Unknown):
-        yield problem(f"trainmaster.maxCost cannot be kept: {limited.reason}", CAP_ADVICE)
-    elif limited.cap:
-        hours = limited.cap.whole_s / 3600
-        yield ok(f"trainmaster.maxCost: all machines together run {hours:.1f} hours at most for {limited.cap}")
+    for found in (found for placed in regions.values() for found in _check_quotas(placed, inspection)):
+        yield replace(found, status=Status.LIMIT) if found.status is Status.FIX else found
 
 
 def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:

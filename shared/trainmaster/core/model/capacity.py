@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from trainmaster.core.model.plan import Plan, TaskGroup
@@ -51,12 +51,7 @@ def candidate_words(plan: Plan, candidate: int) -> str:
 
 def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
     """Return per candidate the keys of the outcomes that decide about it: zone and kind of each decisive role."""
-    kinds = [
-        decisive_kinds(replace(plan, groups=option.groups, on_demand_after=option.on_demand_after))
-        for option in plan.options
-    ] or [decisive_kinds(plan)]
-    options = [candidate.option for candidate in plan.candidates] or [0] * len(plan.zones)
-    return [[(zone, kind) for kind in kinds[option]] for zone, option in zip(plan.zones, options, strict=True)]
+    return [[(zone, kind) for kind in decisive_kinds(plan.at(number))] for number, zone in enumerate(plan.zones)]
 
 
 def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
@@ -64,22 +59,16 @@ def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
 
     Quotas of accelerators, and of the machines of a family, are per region and pricing; one counts all GPUs.
     """
-    first, second = _quotas(plan.at(one)), _quotas(plan.at(other))
     if "GPUS_ALL_REGIONS" in message:
         return any(group.accelerator for group in plan.at(other).groups)
-    regions = {plan.zones[number].rpartition("-")[0] for number in (one, other)}
-    return len(regions) == 1 and not first.isdisjoint(second)
+    return not _quotas(plan.at(one)).isdisjoint(_quotas(plan.at(other)))
 
 
-def _quotas(plan: Plan) -> set[tuple[str, bool]]:
-    """Return what the decisive roles count against: accelerator, TPU generation or machine family, and whether Spot."""
-    return {(_quota(group), group.spot) for group in _decisive_groups(plan)}
-
-
-def _quota(group: TaskGroup) -> str:
-    if group.accelerator:
-        return group.accelerator.type
-    return (group.tpu.type if group.tpu else group.machine_type).partition("-")[0]
+def _quotas(plan: Plan) -> set[tuple[str, str, bool]]:
+    """Return what the decisive roles of a placed plan count against: region, accelerator or machine family, Spot."""
+    groups = _decisive_groups(plan)
+    names = [group.accelerator.type if group.accelerator else group.machine_type.partition("-")[0] for group in groups]
+    return {(plan.region, name, group.spot) for name, group in zip(names, groups, strict=True)}
 
 
 def _decisive_groups(plan: Plan) -> Sequence[TaskGroup]:

@@ -184,8 +184,6 @@ class Candidate:
     """Index into the plan's options."""
     rank: int
     """Likely candidates are requested in this order: by their place in the list (`ordered`), or by price (`anyOf`)."""
-    price: float | None = None
-    """List price of the whole job per hour when it was accepted; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

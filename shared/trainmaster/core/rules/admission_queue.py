@@ -49,9 +49,7 @@ def resource_needs(plan: Plan) -> Counter[str]:
     needs: Counter[str] = Counter()
     for option in plan.options:
         needs |= resource_needs(replace(plan, groups=option.groups, options=()))
-    if plan.options:
-        return needs
-    for group in plan.groups:
+    for group in () if plan.options else plan.groups:
         needs[VCPUS] += group.count * vcpus(group.machine_type)
         needs[DISK_GIB] += 0 if group.tpu else group.count * group.boot_disk_gib
         for resource, count in _accelerators(group):

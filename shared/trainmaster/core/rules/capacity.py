@@ -26,14 +26,7 @@ from trainmaster.core.rules.capacity_backoff import (
     provisioning_since,
     search_began_at,
 )
-from trainmaster.core.rules.search import (
-    Turn,
-    floor_of_move,
-    has_other_quota,
-    next_turn,
-    stay,
-    turn_with_vms,
-)
+from trainmaster.core.rules.search import Turn, floor_of_move, has_other_quota, next_turn, stay, turn_with_vms
 from trainmaster.core.rules.vm_loss import internal_error
 from trainmaster.core.timeouts import BLOCKED_MAX, CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, PROVISIONING_MAX_S
 
@@ -116,8 +109,8 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
     """A job that has run goes on asking: Google accepted the same request before, so something can be repaired."""
     job = state.job
     blocked_since = _blocked_since(job, now)
-    may_pass = event.error_kind is CapacityErrorKind.BLOCKED or bool(job.plan.options)
-    is_blocked = may_pass and now - blocked_since < BLOCKED_MAX
+    is_blocked = event.error_kind is CapacityErrorKind.BLOCKED or bool(job.plan.options)
+    is_blocked &= now - blocked_since < BLOCKED_MAX
     if job.started_at is None and not is_blocked:
         message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
         return Decision(
@@ -138,9 +131,8 @@ def _blocked_since(job: Job, now: datetime) -> datetime:
 def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
     """Decide after a stockout, or a used-up quota that other candidates do not share."""
     job = state.job
-    is_quota = event.error_kind is CapacityErrorKind.QUOTA
-    what, reason = ("quota", Reason.QUOTA) if is_quota else ("capacity", Reason.STOCKOUT)
-    problem = f"No {what} for {event.requested} in {event.zone}"
+    reason = Reason.QUOTA if event.error_kind is CapacityErrorKind.QUOTA else Reason.STOCKOUT
+    problem = f"No {'quota' if reason is Reason.QUOTA else 'capacity'} for {event.requested} in {event.zone}"
     if event.required_present:
         text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
         return _continue(state, stay(job), reason, text, event, now)

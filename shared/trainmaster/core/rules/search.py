@@ -49,13 +49,15 @@ def may_begin_pass(job: Job) -> bool:
 def first_turn(job: Job, outlook: Sequence[Prospect], now: datetime) -> Turn:
     """Return the first request of a job. It waits if all candidates failed a moment ago, for other jobs."""
     order = _order(job, outlook, now, now) if outlook else _eligible(job, _all(job), now)
-    return _first_of(order or _eligible(job, _all(job), now), waits=not order)
+    first = order or _eligible(job, _all(job), now)
+    return Turn(first[0], first[1:], waits=not order)
 
 
 def after_losses(job: Job, now: datetime) -> Turn:
     """Return the request after VMs that were lost soon: elsewhere, with what is left of the pass."""
     others = tuple(number for number in _following(job) if number != job.placement.zone_index)
-    return _first_of(job.placement.remaining or _eligible(job, others, now) or others, waits=False)
+    left = job.placement.remaining or _eligible(job, others, now) or (job.placement.zone_index,)
+    return Turn(left[0], left[1:])
 
 
 def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
@@ -67,16 +69,17 @@ def next_turn(state: State, event: VmsNotCreated, now: datetime) -> Turn:
     current, remaining = job.placement.zone_index, _remaining(state, event, now)
     if event.error_kind is CapacityErrorKind.QUOTA:
         if not has_other_quota(job, event):
-            return Turn(current, tuple(number for number in _all(job) if number != current), waits=True)
+            return Turn(current, _eligible(job, [n for n in _all(job) if n != current], now), waits=True)
         remaining = tuple(n for n in remaining if not shares_quota(job.plan, current, n, event.message))
     if remaining:
-        zones = job.plan.zones
-        following = next((number for number in remaining if zones[number] in event.zones_available), remaining[0])
+        zones, options = job.plan.zones, [c.option for c in job.plan.candidates] or [0] * len(job.plan.zones)
+        named = (n for n in remaining if zones[n] in event.zones_available and options[n] == options[current])
+        following = next(named, remaining[0])
         return Turn(following, tuple(number for number in remaining if number != following))
     since = search_began_at(state, now)
     begins_at = next_request_at(job, since, now)
     order = _order(job, event.outlook, since, begins_at) or _eligible(job, _all(job), begins_at, since)
-    return _first_of(order, waits=True)
+    return Turn(order[0], order[1:], waits=True)
 
 
 def has_other_quota(job: Job, event: VmsNotCreated) -> bool:
@@ -118,10 +121,6 @@ def _remaining(state: State, event: VmsNotCreated, now: datetime) -> tuple[int, 
     return left
 
 
-def _first_of(order: Sequence[int], *, waits: bool) -> Turn:
-    return Turn(order[0], tuple(order[1:]), waits)
-
-
 def _order(job: Job, outlook: Sequence[Prospect], since: datetime, begins_at: datetime) -> tuple[int, ...]:
     """Return the order of a pass; without an outlook, the candidates that follow the current one."""
     order = in_order(outlook, _ranks(job), begins_at) if outlook else _following(job)
@@ -129,8 +128,8 @@ def _order(job: Job, outlook: Sequence[Prospect], since: datetime, begins_at: da
 
 
 def _eligible(job: Job, order: Sequence[int], at: datetime, since: datetime | None = None) -> tuple[int, ...]:
-    """Return the candidates whose alternative may be requested in a search that began at `since`. The first
-    alternative may at any time."""
+    """Return the candidates whose alternative may be requested in a search that began at `since`. Each job has
+    some that may at any time."""
     began_at, plan = since or job.placement.since or at, job.plan
     elapsed_s = (at - began_at).total_seconds()
     return tuple(n for n in order if not plan.options or plan.options[plan.candidates[n].option].after_s <= elapsed_s)
@@ -139,12 +138,13 @@ def _eligible(job: Job, order: Sequence[int], at: datetime, since: datetime | No
 def _following(job: Job) -> tuple[int, ...]:
     """Return all candidates, those that follow the current one first; those of alternatives by rank."""
     number = job.placement.zone_index + 1
-    following = (*_all(job)[number:], *_all(job)[:number])
-    return tuple(sorted(following, key=lambda n: _ranks(job)[n])) if job.plan.options else following
+    return _all(job) if job.plan.options else (*_all(job)[number:], *_all(job)[:number])
 
 
 def _all(job: Job) -> tuple[int, ...]:
-    return tuple(range(len(job.plan.zones)))
+    """Return all candidates, those of alternatives by rank."""
+    candidates, numbers = job.plan.candidates, range(len(job.plan.zones))
+    return tuple(sorted(numbers, key=lambda n: candidates[n].rank) if candidates else numbers)
 
 
 def _ranks(job: Job) -> tuple[int, ...]:

@@ -17,8 +17,9 @@ from trainmaster.core.reconcile.trial_jobs import results_to_resume
 from trainmaster.core.rules.admission_queue import limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
-from trainmaster.cost.candidate_prices import needs_prices, with_prices
+from trainmaster.cost.candidate_prices import ranked_by_price
 from trainmaster.cost.cap import CAP_ADVICE, with_rates
+from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
@@ -73,7 +74,7 @@ def create_job(
     """
     spec = accept(document, default_job_id=default_job_id, regions=deps.regions)
     authorize(spec)
-    spec, wrong_place = with_checked_places(spec, deps)
+    spec, wrong_place = with_checked_places(spec, deps.regions, deps.prices, now)
     spec = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
     job = new_job(_with_resources(spec, deps), submission, now, origin)
     _check_vm_names(job, deps.store)
@@ -128,35 +129,39 @@ def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
         return spec
 
 
-def with_checked_places(spec: AcceptedSpec, deps: CreationDeps) -> tuple[AcceptedSpec, Problem | None]:
-    """Return the spec with the prices of its candidates, and what is wrong with the places of a new job."""
-    problem = region_problem(spec.plan, deps.regions)
-    if not spec.plan.options and spec.plan.cap is None:
+def with_checked_places(
+    spec: AcceptedSpec, regions: tuple[str, ...], prices_of: Callable[[], PriceList | Unknown], now: datetime
+) -> tuple[AcceptedSpec, Problem | None]:
+    """Return the spec with its candidates in order and the rates of its cap, and what is wrong with the places or the
+    cap of a new job."""
+    plan, problem = spec.plan, region_problem(spec.plan, regions)
+    if not plan.cheapest_first and plan.cap is None:
         return spec, problem
-    prices = deps.prices()
-    if isinstance(prices, Unknown) and needs_prices(spec.plan):
+    prices = prices_of()
+    if plan.cheapest_first and isinstance(prices, Unknown) and len({option.groups for option in plan.options}) > 1:
         reason = f"compares prices, and this installation has none: {prices.reason}"
         problem = problem or Problem("trainmaster.placement.anyOf", reason, "ordered, in place of anyOf")
-    plan = with_rates(spec.plan, prices, deps.clock())
-    if isinstance(plan, Unknown):
-        problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {plan.reason}", CAP_ADVICE)
-        plan = spec.plan
-    return replace(spec, plan=with_prices(plan, prices) if plan.options else plan), problem
+    if plan.cheapest_first:
+        plan = ranked_by_price(plan, prices)
+    limited = with_rates(plan, prices, now)
+    if isinstance(limited, Unknown):
+        problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE)
+        return replace(spec, plan=plan), problem
+    return replace(spec, plan=limited), problem
 
 
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
-    """Return the problem if the installation's network has no subnetwork in one of the job's regions; None if it
-    has."""
-    outside = [region for region in dict.fromkeys((plan.region, *plan.regions)) if region not in regions]
-    if not regions or plan.network is not None or not outside:
+    """Return the problem if the network has no subnetwork in one of the job's regions; None if it has."""
+    outside = next((region for region in (plan.region, *plan.regions) if region not in regions), None)
+    if not regions or plan.network is not None or outside is None:
         return None
     field, verb = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region", "is"
-    if outside[0] != plan.region:
-        number = next(n for n, zone in enumerate(plan.zones) if zone.startswith(f"{outside[0]}-"))
+    if outside != plan.region:
+        number = next(number for number, zone in enumerate(plan.zones) if zone.startswith(f"{outside}-"))
         listed = "anyOf" if plan.cheapest_first else "ordered"
         field, verb = f"trainmaster.placement.{listed}[{plan.candidates[number].option}]", "has the region"
     problem = (
-        f"{verb} {outside[0]}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
+        f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
     )
     return Problem(field, problem, " or ".join(sorted(regions)))
 

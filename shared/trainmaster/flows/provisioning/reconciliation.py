@@ -224,7 +224,7 @@ class _Delivery:
         if not steps.steps:  # VMs may not be requested now, or agents must report: the last one requests a delivery
             return _Next.SWEEP
         if steps.queued_vms:  # Cloud TPU's queue may take days
-            record_queued_vms(steps.queued_vms, job.placed, self.deps)
+            record_queued_vms(steps.queued_vms, job, self.deps)
             return _Next.SWEEP
         is_recorded = steps.waits or self._execute(steps, job)
         if not is_recorded or steps.waits or all(isinstance(step, Direct) for step in steps.steps):

@@ -78,13 +78,13 @@ def resolve_option_variables(
     env: Mapping[str, str], plan: Plan, path: FieldPath, problems: Problems
 ) -> tuple[Variable, ...]:
     """Return the variables of an alternative, which override those of the same name in every program."""
+    own = tuple(Variable(name, value) for name, value in env.items())
     for name in env:
         _check_name(name, (*path, name), problems)
     for program in (plan.program, *(group.program for group in plan.groups if group.program)):
-        others = tuple(variable for variable in program.environment if variable.name not in env)
-        own = tuple(Variable(name, value) for name, value in env.items())
+        others = [variable for variable in program.environment if variable.name not in env]
         _check_number((*others, *own), path, problems)
-    return tuple(Variable(name, value) for name, value in env.items())
+    return own
 
 
 def _check_name(name: str, path: FieldPath, problems: Problems) -> None:

@@ -55,8 +55,7 @@ def resolve_zones(
 
 
 def check_zones(requested: Sequence[str], path: FieldPath, problems: Problems, region: str = "") -> None:
-    """Check the requested zones, of this region if one is given. AI zones (`us-central1-ai1a`) are allowed, but only
-    used if a job names them."""
+    """Check the zones, of `region` if given. AI zones (`us-central1-ai1a`) are only used if a job names them."""
     for index, zone in enumerate(requested):
         of_region = region or zone.rpartition("-")[0]
         zones = REGION_ZONES.get(of_region, ())

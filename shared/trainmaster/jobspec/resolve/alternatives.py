@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from trainmaster.core.model.plan import Candidate, Option, Plan, Substitution, TaskGroup, Tpu
 from trainmaster.jobspec.fields.environment_variables import resolve_option_variables
@@ -17,7 +17,7 @@ from trainmaster.jobspec.fields.google_resources import check_kms_key
 from trainmaster.jobspec.fields.placement import check_zones, resolve_zones
 from trainmaster.jobspec.fields.programs import require
 from trainmaster.jobspec.formats.extension import Extension
-from trainmaster.jobspec.formats.placement import Alternative, PlacementSpec
+from trainmaster.jobspec.formats.placement import Alternative, DataSpec, PlacementSpec
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from trainmaster.jobspec.machines.role_request import RoleRequest, request_accelerator
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
@@ -41,7 +41,7 @@ def with_alternatives(
     if placement is None or listed is None or len(plan.groups) < len(spec.roles) or not plan.zones:
         return plan
     noted = len(spec.substitutions)
-    _check_data(placement, spec, problems)
+    _check_data(placement.data, spec, problems)
     if any(group.tpu and group.tpu.queue for group in plan.groups):
         problem = "cannot be combined with placement: a queued request waits in one zone"
         problems.add_text(spec.flex_start_path or (EXTENSION, "queue"), problem, "leave out one of them")
@@ -50,11 +50,10 @@ def with_alternatives(
     for index, alternative in enumerate(alternatives):
         resolver = _Resolver(plan, spec, extension, alternative, (*PLACEMENT, name, index), tuple(installed), problems)
         found, is_listed = resolver.zones()
-        options.append(resolver.option())
         first_rank = candidates[-1].rank + 1 if candidates else 0
-        for position, zone in enumerate(found):
-            candidates.append(Candidate(index, first_rank + position * is_listed))
-            zones.append(zone)
+        candidates += [Candidate(index, first_rank + position * is_listed) for position in range(len(found))]
+        options.append(resolver.option())
+        zones += found
     for region in dict.fromkeys(zone.rpartition("-")[0] for zone in zones):
         check_kms_key(plan.kms_key, region, KMS_KEYS[plan.dialect], problems)
     path = (*PLACEMENT, name)
@@ -84,27 +83,25 @@ def _listed(placement: PlacementSpec, problems: Problems) -> tuple[str, tuple[Al
             problems.add_text(PLACEMENT, problem, 'ordered: [{"spot": "all"}, {"spot": "none", "after": "1800s"}]')
         return None
     ((name, alternatives),) = given.items()
-    path = (*PLACEMENT, name)
-    if not alternatives:
-        problems.add_text(path, "is empty", "list at least one alternative, or leave out placement")
-        return None
-    if len(alternatives) > ALTERNATIVES_MAX:
-        problem = f"has {len(alternatives)} alternatives; a job has at most {ALTERNATIVES_MAX}"
-        problems.add_text(path, problem, "several regions in one alternative")
-        return None
-    return name, alternatives
+    if 0 < len(alternatives) <= ALTERNATIVES_MAX:
+        return name, alternatives
+    problem = (
+        f"has {len(alternatives)} alternatives; a job has at most {ALTERNATIVES_MAX}" if alternatives else "is empty"
+    )
+    problems.add_text((*PLACEMENT, name), problem, "one alternative, with several regions")
+    return None
 
 
-def _check_data(placement: PlacementSpec, spec: ResolvedSpec, problems: Problems) -> None:
+def _check_data(data: DataSpec | None, spec: ResolvedSpec, problems: Problems) -> None:
     """Note that input in one place is read from other regions: there is no price of the transfer."""
-    if placement.data is None:
+    if data is None:
         return
-    path, uri, gib = (*PLACEMENT, "data"), placement.data.uri or "", placement.data.gib
+    path, uri = (*PLACEMENT, "data", "uri"), data.uri or ""
     if not uri.startswith("gs://"):
-        problems.add((*path, "uri"), "must be an address in Cloud Storage", "gs://my-data/set")
-    size = f"{gib} GiB are" if gib else "It is"
+        problems.add(path, "must be an address in Cloud Storage", "gs://my-data/set")
+    size = f"{data.gib} GiB are" if data.gib else "It is"
     reason = f"{size} read at each start. From another region, the transfer is charged; no price here includes it."
-    spec.substitutions.append(Substitution(problems.spelled_path((*path, "uri")), uri, uri, reason))
+    spec.substitutions.append(Substitution(problems.spelled_path(path), uri, uri, reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +120,22 @@ class _Resolver:
     def _sets(self, field: str) -> bool:
         return field in self.alternative.model_fields_set
 
-    def zones(self) -> tuple[tuple[str, ...], bool]:
+    def zones(self) -> tuple[Sequence[str], bool]:
         """Return the zones, and whether the user has listed them in this order."""
         alternative, zones_path = self.alternative, (*self.path, "zones")
         for field in ("regions", "zones"):
             if self._sets(field) and not getattr(alternative, field):
                 self.problems.add_text((*self.path, field), "is empty", "leave it out, for those of the job")
-        if alternative.regions and alternative.zones:
-            self.problems.add_text(zones_path, "cannot be combined with regions", "leave one of them out")
-        check_zones(alternative.zones, zones_path, self.problems)
         if self._sets("reservation") and not alternative.zones:
             reason = "needs zones in its alternative: a reservation is in one zone"
             self.problems.add_text((*self.path, "reservation"), reason, f'zones: ["{self.plan.zones[0]}"]')
-        if alternative.zones:
-            return tuple(alternative.zones), True
-        if alternative.regions:
-            return tuple(self._zones_of_regions()), False
+        if alternative.regions and alternative.zones:
+            self.problems.add_text(zones_path, "cannot be combined with regions", "leave one of them out")
+        elif alternative.zones:
+            check_zones(alternative.zones, zones_path, self.problems)
+            return alternative.zones, True
+        elif alternative.regions:
+            return self._zones_of_regions(), False
         return self.plan.zones, self.plan.zones_listed
 
     def _zones_of_regions(self) -> list[str]:
@@ -147,10 +144,6 @@ class _Resolver:
             if len(listed) > 1:
                 self.problems.add_text(path, "has any and other regions", f'regions: "{ANY}"')
             listed = tuple(filter(self._is_usable, self.installed)) or (self.plan.region,)
-            if not self.installed:
-                field = self.problems.spelled_path(path)
-                reason = "The installation's setting TRAINMASTER_REGIONS, which lists its regions, is not known here."
-                self.spec.substitutions.append(Substitution(field, ANY, self.plan.region, reason))
         found: list[str] = []
         for index, region in enumerate(listed):
             if region in listed[:index]:
@@ -185,7 +178,7 @@ class _Resolver:
         variables = resolve_option_variables(alternative.env, self.plan, (*self.path, "env"), self.problems)
         return Option(groups, fallback, merged.reservation, variables, alternative.after or 0)
 
-    def _machines(self) -> tuple[list[RoleRequest], tuple[TaskGroup, ...]]:
+    def _machines(self) -> tuple[Sequence[RoleRequest], tuple[TaskGroup, ...]]:
         """Return the roles, with paths of the alternative, and the hardware of each."""
         machine, groups, problems = self.alternative.machine_spec, self.plan.groups, self.problems
         named = self._named_roles()
@@ -195,36 +188,26 @@ class _Resolver:
             at_spot = (*self.path, "spot")
             return [replace(role, paths=replace(role.paths, machine=at_spot)) for role in self.spec.roles], groups
         path = (*self.path, "machineSpec")
-        at_type = (*path, "acceleratorType")
         if self._tpus or self.spec.algorithm:
             kind = "a job with TPUs" if self._tpus else "a built-in algorithm"
             problems.add_text(path, f"cannot be set for {kind}", "leave it out: other regions, zones, or Spot use")
-            return list(self.spec.roles), groups
-        require(machine.machine_type, (*path, "machineType"), problems)
+            return self.spec.roles, groups
+        at_type, at_accelerator = (*path, "machineType"), (*path, "acceleratorType")
+        require(machine.machine_type, at_type, problems)
         accelerator = request_accelerator(machine.accelerator_type, machine.accelerator_count)
-        changed = {
-            role.task_type: replace(
-                role,
-                machine=machine.machine_type,
-                accelerator=accelerator,
-                tier=None,
-                paths=replace(
-                    role.paths,
-                    machine=(*path, "machineType"),
-                    accelerator=at_type,
-                    accelerator_type=at_type,
-                    accelerator_count=(*path, "acceleratorCount"),
-                ),
-            )
+        own: dict[str, Any] = {"machine": machine.machine_type, "accelerator": accelerator, "tier": None}
+        paths = {"machine": at_type, "accelerator": at_accelerator, "accelerator_type": at_accelerator}
+        paths["accelerator_count"] = (*path, "acceleratorCount")
+        roles = [
+            replace(role, **own, paths=replace(role.paths, **paths)) if role.task_type in named else role
             for role in self.spec.roles
-            if role.task_type in named
-        }
-        if any(role.is_tpu for role in changed.values()):
-            problems.add_text((*path, "machineType"), "cannot be a TPU in a job of VMs", "a VM with GPUs")
-            return list(self.spec.roles), groups
-        resolved = resolve_task_groups(list(changed.values()), problems, self.spec.substitutions, has_containers=True)
+        ]
+        changed = [role for role in roles if role.task_type in named]
+        if any(role.is_tpu for role in changed):
+            problems.add_text(at_type, "cannot be a TPU in a job of VMs", "a VM with GPUs")
+            return self.spec.roles, groups
+        resolved = resolve_task_groups(changed, problems, self.spec.substitutions, has_containers=True)
         by_type = {group.task_type: group for group in resolved}
-        roles = [changed.get(role.task_type, role) for role in self.spec.roles]
         return roles, tuple(by_type.get(group.task_type, group) for group in groups)
 
     def _named_roles(self) -> set[object]:
