@@ -21,7 +21,7 @@ from trainmaster.core.actions import AcceptJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import CapacityErrorKind, Event, ProvisioningStarted, VmsNotCreated
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.model.capacity import Outcome, Prospect, decisive_kinds
+from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup
 from trainmaster.core.model.replica import ReplicaState
@@ -111,11 +111,10 @@ def oracle_s(search: Search) -> float:
 def now_s(search: Search) -> float:
     """Return when the product is ready."""
     state = _begun(search)
-    (kind,) = decisive_kinds(state.job.plan)
+    keys = candidate_keys(state.job.plan)
 
     def outlook() -> tuple[Prospect, ...]:
-        keys = [[(zone, kind)] for zone in search.zones]
-        return look_out(keys, search.outcomes(kind), at(search.now_s))
+        return look_out(keys, search.outcomes(keys[0][0][1]), at(search.now_s))
 
     if search.lost_in is None:
         state = _after(state, ProvisioningStarted(state.job.job_id, at(search.now_s), outlook=outlook()), search)

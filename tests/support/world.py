@@ -24,6 +24,8 @@ from trainmaster.core.model.vm import DirectiveAction, Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.transitions.change import Change
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, vm_ready
 from trainmaster.flows.job_creation.deps import CreationDeps
@@ -90,6 +92,8 @@ class World:
     resources: MemoryResources | None = None
     """Where accounts, images and secrets are looked up; None: they are not."""
     regions: tuple[str, ...] = ()
+    prices: PriceList | None = None
+    """None: the installation has no price list."""
     notifications: Bus | None = None
     """Where transitions of jobs are published; None: nowhere."""
     metrics: MetricReader | None = None
@@ -121,6 +125,7 @@ class World:
             objects=(lambda: objects) if objects else None,
             resources=(lambda: resources) if resources else None,
             regions=self.regions,
+            prices=lambda: self.prices or Unknown("there is no price list"),
             notifications=self.notifications,
             algorithms=self.algorithms,
             gcsfuse=self.gcsfuse,

@@ -136,3 +136,9 @@ keeps one for seven days at most, and dead letters are replayed within days."""
 FUSE_SLACK_S: Final = 3600
 """Time between the latest moment at which a job may still run and the moment at which its TPU nodes delete themselves.
 No healthy job comes near it."""
+
+RELEASE_MAX_S: Final = 90
+"""How long a VM is paid for after its deletion was requested. Source: Compute Engine ends a shutdown after 90 s."""
+
+COST_RESERVE_S: Final = 60 + RELEASE_MAX_S
+"""What a job with `maxCost` is cancelled before its cost reaches: a sweep finds it a minute later."""

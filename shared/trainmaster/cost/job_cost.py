@@ -54,7 +54,7 @@ def job_cost(
     for span in spans:
         if span.phase not in PAID:
             continue
-        rate = hourly[span.replica_id.task_type, span.is_spot] / SECONDS_PER_HOUR
+        rate = hourly[span.replica_id.task_type, span.is_spot, span.candidate] / SECONDS_PER_HOUR
         price_while_running[span.replica_id, span.attempt, span.incarnation] = rate
         seconds = Decimal(str(span.seconds(now))) * hosts[span.replica_id.task_type]
         by_attempt.setdefault(span.attempt, defaultdict(Decimal))[span.phase] += seconds * rate
@@ -79,13 +79,14 @@ def hourly_cost(plan: Plan, prices: PriceList) -> Decimal | Unknown:
 
 def _hourly_prices(
     plan: Plan, spans: Iterable[Span], prices: PriceList
-) -> Mapping[tuple[TaskType, bool], Decimal] | Unknown:
-    """Return (role, whether Spot) → price of one machine per hour, for the machines of these spans."""
-    hourly: dict[tuple[TaskType, bool], Decimal] = {}
-    needed = {(span.replica_id.task_type, span.is_spot) for span in spans if span.phase in PAID}
-    for task_type, is_spot in sorted(needed):
-        price = machine_price(plan, plan.group(task_type), prices, is_spot=is_spot)
+) -> Mapping[tuple[TaskType, bool, int], Decimal] | Unknown:
+    """Return (role, whether Spot, candidate) → price of one machine per hour, for the machines of these spans."""
+    hourly: dict[tuple[TaskType, bool, int], Decimal] = {}
+    needed = {(span.replica_id.task_type, span.is_spot, span.candidate) for span in spans if span.phase in PAID}
+    for task_type, is_spot, candidate in sorted(needed):
+        placed = plan.at(candidate)
+        price = machine_price(placed, placed.group(task_type), prices, is_spot=is_spot)
         if isinstance(price, Unknown):
             return price
-        hourly[task_type, is_spot] = price
+        hourly[task_type, is_spot, candidate] = price
     return hourly

@@ -17,11 +17,7 @@ from trainmaster.core.intake.job_files import ERROR_SUFFIX, SUFFIXES, UploadedOb
 from trainmaster.core.rules.messages import JOB_EXISTS
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
-from trainmaster.flows.job_creation.intake import (
-    check_allowed,
-    region_problem,
-    resume_previous_tuning,
-)
+from trainmaster.flows.job_creation.intake import check_allowed, resume_previous_tuning, with_checked_places
 from trainmaster.flows.job_creation.package_versions import with_algorithm_package
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.jobspec import (
@@ -67,14 +63,14 @@ def handle(uploaded: UploadedObject, objects: Objects, deps: CreationDeps) -> st
 def _check(data: bytes, source: str, uploaded: UploadedObject, deps: CreationDeps) -> tuple[str, Mapping[str, object]]:
     """Return the job id and the document with that id. Raises InvalidJob with every problem that can be found now."""
     document = with_time_in_job_id(read_document(data, uploaded.name), uploaded.created_at)
-    spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)))
+    spec = accept(document, default_job_id=job_id_from(uploaded.name, str(uploaded.generation)), regions=deps.regions)
     if spec.job_id is None:
         raise ValueError("a spec that was accepted with a default job id must have a job id")
     check_allowed(spec, deps.allowed)
     submitted = with_job_id(document, spec.job_id)
     if _is_new(spec.job_id, source, submitted, deps):
-        if wrong_region := region_problem(spec.plan, deps.regions):
-            raise InvalidJob((wrong_region,))
+        if wrong_place := with_checked_places(spec, deps.regions, deps.prices, deps.clock())[1]:
+            raise InvalidJob((wrong_place,))
         runnable = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
         with_resources(runnable, deps.objects, deps.resources)
         if spec.tuning is not None:

@@ -10,14 +10,13 @@ Every step adds its problems and leaves out what it cannot use, so that one answ
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from trainmaster.core.intake.named_resources import NamedResource
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.plan import Container, Plan, Program, Substitution, TaskGroup, TpuQueue
-from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.jobspec.catalog.runtimes import OWN_IMAGE
 from trainmaster.jobspec.fields.environment_size import check_environment_size
@@ -27,6 +26,7 @@ from trainmaster.jobspec.fields.extension_fields import (
     check_boot_image,
     check_extension,
     check_gang,
+    resolve_cap,
     with_save_on_notice,
     with_stillness,
 )
@@ -34,7 +34,7 @@ from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
-from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, Preflight, SpotUse, TrackingRun
+from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, Preflight, TrackingRun
 from trainmaster.jobspec.formats.unsupported import check_supported
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
@@ -44,10 +44,11 @@ from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
 from trainmaster.jobspec.reading.json_limits import copy_as_json
 from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists
+from trainmaster.jobspec.resolve.alternatives import with_alternatives
 from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
 from trainmaster.jobspec.resolve.gcs_folder import resolve_gcs_folder
 from trainmaster.jobspec.resolve.named_resources import named_resources
-from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
+from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec, is_spot
 from trainmaster.jobspec.resolve.resumed_job import refuse_resumed_job
 from trainmaster.jobspec.resolve.study_spec import resolve_study
 from trainmaster.jobspec.resolve.tpu_queue import resolve_queue
@@ -77,11 +78,11 @@ class AcceptedSpec:
     """Resources of Google Cloud that the job names. Whether its submitter may use them has not been checked."""
 
 
-def accept(document: Mapping[str, object], *, default_job_id: str | None) -> AcceptedSpec:
+def accept(document: Mapping[str, object], *, default_job_id: str | None, regions: Sequence[str] = ()) -> AcceptedSpec:
     """Return what a document means. Raises InvalidJob with every problem, and no other error.
 
     `default_job_id`: the id for a document that names none, such as a job file, whose name determines it. Without it a
-    CustomJob gets its id from its displayName.
+    CustomJob gets its id from its displayName. `regions`: those of the installation; empty: not known.
     """
     copy, json_problems = copy_as_json(document)
     copy = with_lists(copy)
@@ -92,13 +93,17 @@ def accept(document: Mapping[str, object], *, default_job_id: str | None) -> Acc
             [Problem(ROOT, f"has more than {SPEC_BYTES_MAX} bytes", "put large inputs into files in gs://")]
         )
     problems = Problems(json_problems)
-    accepted = _resolve(read_model(copy, problems), default_job_id, spec_json, problems)
+    accepted = _resolve(read_model(copy, problems), default_job_id, spec_json, regions, problems)
     problems.raise_if_any()
     return accepted
 
 
 def _resolve(
-    job: AiPlatformJob | VertexCustomJob, default_job_id: str | None, spec_json: str, problems: Problems
+    job: AiPlatformJob | VertexCustomJob,
+    default_job_id: str | None,
+    spec_json: str,
+    regions: Sequence[str],
+    problems: Problems,
 ) -> AcceptedSpec:
     job_id = job.job_id or default_job_id
     if job_id is None and isinstance(job, VertexCustomJob) and job.display_name:
@@ -128,6 +133,7 @@ def _resolve(
         refuse_resumed_job(extension, instead, problems)
     plan = with_save_on_notice(_plan(spec, extension, exit_policy, problems), extension.save_on_notice, problems)
     plan = with_stillness(plan, extension.stall_timeout, problems)
+    plan = with_alternatives(plan, spec, extension, regions, problems)
     check_gang(plan, problems)
     problems.raise_if_any()
     if job_id is not None:
@@ -152,9 +158,9 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
     image = extension.image if extension.image is not None and not tpus else spec.runtime.image
     groups = tuple(_complete_group(group, program, spec, extension, queue) for group in groups)
     has_fallback, has_reservation = extension.spot.on_demand_after is not None, extension.reservation is not None
-    check_machines(
-        spec.roles, groups, Request(image, extension.image is not None, has_reservation, has_fallback), problems
-    )
+    if extension.placement is None:  # else each alternative is checked
+        request = Request(image, extension.image is not None, has_reservation, has_fallback)
+        check_machines(spec.roles, groups, request, problems)
     groups = with_disks_for_image(spec.roles, groups, image, problems, spec.substitutions)
     disable_retries = spec.disable_retries or extension.disable_retries
     restarts_job = spec.restart_job_on_worker_restart or extension.restart_job_on_worker_restart
@@ -182,6 +188,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
         gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
         on_demand_after=extension.spot.on_demand_after,
         reservation=extension.reservation,
+        cap=resolve_cap(extension.max_cost, problems),
         kms_key=spec.kms_key,
         checkpoint_signal=(extension.checkpoint_signal or CheckpointSignal.SIGTERM).value,
         tracking_run=(extension.tracking_run or TrackingRun.AUTO).value,
@@ -208,9 +215,5 @@ def _complete_group(
     """Add the role's program, use of Spot VMs, and TPU software and queue to a group that has only its hardware."""
     program = spec.programs.get(group.task_type, common)
     tpu = group.tpu and replace(group.tpu, runtime=extension.image or group.tpu.runtime, queue=queue)
-    spot = _is_spot(extension.spot.use or spec.spot, group.task_type)
+    spot = is_spot(extension.spot.use or spec.spot, group.task_type)
     return replace(group, tpu=tpu, program=None if program == common else program, spot=spot)
-
-
-def _is_spot(use: SpotUse | None, task_type: TaskType) -> bool:
-    return use is SpotUse.ALL or (use is SpotUse.WORKERS and task_type is TaskType.WORKER)

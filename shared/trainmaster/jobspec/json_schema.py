@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob
 from trainmaster.jobspec.formats.base_model import WireModel
-from trainmaster.jobspec.formats.extension import SpotSpec
+from trainmaster.jobspec.formats.placement import SpotSpec
 from trainmaster.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob, VertexJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 
@@ -77,7 +77,8 @@ def _simplify(schema: Any) -> Any:
     }
     if result.get("type") in ("integer", "number"):
         result["type"] = [result["type"], "string"]
-    choices = [choice for choice in result.pop("anyOf", ()) if choice != {"type": "null"}]
+    listed = result.pop("anyOf") if isinstance(result.get("anyOf"), list) else ()  # not the property of this name
+    choices = [choice for choice in listed if choice != {"type": "null"}]
     if len(choices) == 1:
         return {**choices[0], **result}
     return {**result, "anyOf": choices} if choices else result

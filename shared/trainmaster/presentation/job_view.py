@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, Job, JobState, public_id
 from trainmaster.core.model.members import state_word
 from trainmaster.core.model.plan import BuiltInAlgorithm
@@ -140,6 +141,7 @@ def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
         "submitted": describe_origin(job),
         "attempt": job.attempt,
         "zone": job.zone,
+        **({"candidate": candidate_words(plan, job.placement.zone_index)} if plan.options else {}),
         "runtime": plan.runtime,
         "budgets": {
             "reruns": _budget_view(job.budgets.reruns_used, RERUNS_MAX),

@@ -84,9 +84,11 @@ def _running_hours(job: Job, now: datetime) -> float:
 
 
 def _ml_units(job: Job, hours: float) -> float | None:
-    hourly = [ml_units_per_hour(group) for group in job.plan.groups]
-    known = [units for units in hourly if units is not None]
-    return round(sum(known) * hours, 2) if len(known) == len(hourly) else None
+    """Return the ML units of so many hours; None if a machine has none, or if the alternatives' machines differ."""
+    roles = {option.groups for option in job.plan.options} or {job.plan.groups}
+    hourly = {tuple(map(ml_units_per_hour, groups)) for groups in roles}
+    known = [units for units in next(iter(hourly)) if units is not None]
+    return round(sum(known) * hours, 2) if len(hourly) == 1 and len(known) == len(job.plan.groups) else None
 
 
 def _gpu_usd_per_hour(accelerator: Accelerator | None) -> float | None:

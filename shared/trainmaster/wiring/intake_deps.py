@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.ports import Objects, Resources
 from trainmaster.settings import settings
@@ -12,13 +14,19 @@ from trainmaster.wiring import core_services
 
 
 def intake_deps() -> CreationDeps:
-    return replace(core_services.creation_deps(), objects=_objects, resources=resources)
+    return replace(core_services.creation_deps(), objects=_objects, resources=resources, prices=_prices)
 
 
 def _objects() -> Objects:
     from trainmaster.wiring.objects import objects  # a quarter of a second, which only calls that create jobs pay
 
     return objects()
+
+
+def _prices() -> PriceList | Unknown:
+    from trainmaster.wiring.price_list import price_list
+
+    return price_list()
 
 
 @cache

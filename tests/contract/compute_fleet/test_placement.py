@@ -11,10 +11,16 @@ import requests
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, gone, metadata
 from tests.integration.compute.emulator import PROJECT, ZONE, eventually
+from tests.support.jobs import START, WORKER_0, a_replica, a_state
 from trainmaster.core.events import CapacityErrorKind
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import Job, Placement
+from trainmaster.core.model.plan import Candidate, Option
+from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.reconcile.plan import plan
+from trainmaster.core.reconcile.steps import Create
 from trainmaster.errors import PermanentError
 from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.compute_fleet.properties import resource
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import Created, NotCreated
 
@@ -84,3 +90,46 @@ def test_refused_deletion_of_a_policy_waits_while_it_is_in_use_and_is_otherwise_
         return
     with pytest.raises(expected, match=reason):
         fleet.release(job)
+
+
+def with_alternatives(job: Job) -> Job:
+    """Return a job that has left n1 machines in us-central1, and is requested on A100 Spot VMs in us-east1."""
+    big = tuple(replace(group, machine_type="a2-highgpu-1g", spot=True) for group in job.plan.groups)
+    options = (Option(job.plan.groups, reservation="my-reservation"), Option(big))
+    zones = (ZONE, "us-east1-b", "us-west1-a")
+    candidates = (Candidate(0, 0), Candidate(1, 1), Candidate(1, 1))
+    changed = replace(job.plan, zones=zones, options=options, candidates=candidates)
+    return replace(job, plan=changed, placement=Placement(1, left=(ZONE,)))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "region", "machine", "model", "reserved"),
+    [(0, "us-central1", "n1-standard-4", "STANDARD", True), (1, "us-east1", "a2-highgpu-1g", "SPOT", False)],
+)
+def test_vms_of_a_candidate_have_its_subnetwork_machine_and_pricing(
+    job: Job, candidate: int, region: str, machine: str, model: str, reserved: bool
+) -> None:
+    job = with_alternatives(job)
+    job = replace(job, placement=Placement(candidate, left=()))
+    steps = plan(a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=job), (), START).steps
+    (create,) = [step for step in steps if isinstance(step, Create)]
+    subnetwork = "projects/p/regions/{region}/subnetworks/workers-{region}"
+    defaults = VmDefaults("p", network="projects/p/global/networks/workers", subnetwork=subnetwork)
+    requested = resource(job.placed, create, defaults, {}).instance_properties
+    assert requested.network_interfaces[0].subnetwork == f"projects/p/regions/{region}/subnetworks/workers-{region}"
+    assert (create.zone, requested.machine_type) == (job.plan.zones[candidate], machine)
+    assert (requested.scheduling.provisioning_model or "STANDARD") == model
+    assert bool(requested.reservation_affinity.values) is reserved
+
+
+def test_policies_of_all_visited_candidates_are_deleted_and_no_others_are_touched(
+    compute: EmulatorWorld, job: Job
+) -> None:
+    job = with_alternatives(job)
+    assert compute.fleet.create(job.placed, a_create(job.placed, zone="us-east1-b"), metadata()) == Created()
+    for vm in compute.fleet.list_vms(job.job_id):
+        gone(compute.fleet, vm)
+    back = replace(job, placement=Placement(0, left=("us-east1-b",)))
+    assert compute.fleet.release(back)
+    region = f"/compute/v1/projects/{PROJECT}/regions/us-east1/resourcePolicies"
+    assert compute.emulator.call(region)["items"] == []

@@ -15,6 +15,7 @@ from flask import Flask
 from tests.integration.api.client import ACCOUNT, TOKENS, Api
 from tests.support.console_site import Site
 from tests.support.world import World
+from tests.unit.cost.price_lists import price_list
 from tests.unit.flows.test_upload import AT_THREE, Bucket
 from tests.unit.jobspec.test_manifests import WITH_REGION
 from trainmaster.api.request import Service
@@ -171,6 +172,7 @@ class Entrances:
 
     def world(self) -> World:
         world = World(allowed=ALL_RESOURCES, algorithms=ALGORITHMS, gcsfuse="gs://my-bucket/tools/1/gcsfuse")
+        world.prices = price_list()
         self.worlds.append(world)
         return world
 

@@ -12,11 +12,14 @@ from typer.testing import CliRunner
 
 from tests.support.jobs import a_plan, a_spec
 from tests.support.memory_resources import MemoryResources
+from tests.unit.cost.price_lists import price_list
 from trainmaster.cli.doctor import job_checks
 from trainmaster.cli.doctor.findings import Finding, Status, ok
 from trainmaster.cli.main import app
 from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspected_resources import Quota
 from trainmaster.gcp.tools.inspection import Endpoints, Inspection
@@ -55,11 +58,12 @@ def check(
     document: dict[str, object] | None = None,
     quotas: dict[str, tuple[float, float]] | None = None,
     permissions: Sequence[str] = job_checks.SUBMIT_PERMISSIONS,
+    prices: PriceList | Unknown = job_checks.NO_PRICES,
     **settings: object,
 ) -> list[Finding]:
     project = Project({"CPUS": (0, 100)} if quotas is None else quotas, permissions)
     values = Settings(project="my-project", **settings)  # type: ignore[arg-type]
-    return list(job_checks.check_job(document or {"jobId": "digits_1", **a_spec()}, project, values))
+    return list(job_checks.check_job(document or {"jobId": "digits_1", **a_spec()}, project, values, prices))
 
 
 def problems(findings: list[Finding]) -> list[str]:
@@ -147,3 +151,46 @@ def test_needs_are_counted_by_the_metric_of_their_quota() -> None:
         "PREEMPTIBLE_NVIDIA_T4_GPUS": 6,
         "SSD_TOTAL_GB": 400,
     }
+
+
+CENTRAL = [f"us-central1-{letter}" for letter in "abcf"]
+PLACED = {
+    "jobId": "digits_1",
+    **a_spec(),
+    "trainmaster": {
+        "placement": {
+            "anyOf": [
+                {"zones": ["us-central1-a"]},
+                {"regions": "any", "spot": "all"},
+                {"zones": ["us-central1-b"], "machineSpec": {"machineType": "n1-standard-8"}, "after": "1800s"},
+            ]
+        }
+    },
+}
+
+
+def test_candidates_of_alternatives_are_listed_in_order_with_price_and_quota_left() -> None:
+    assert [finding.status for finding in job_checks.check_file(PLACED)] == [Status.OK]
+    quotas = {"CPUS": (0.0, 16.0)}
+    findings = check(PLACED, quotas, regions="us-central1", prices=price_list())
+    assert problems(findings) == [], "another alternative may fit"
+    shown = [finding.what for finding in findings if finding.what.startswith("price of candidate")]
+    assert [text.partition(": ")[0] for text in shown] == [
+        *(
+            f"price of candidate {n} (alternative 2, Spot n1-standard-4 in us-central1-{z})"
+            for n, z in enumerate("abcf", 1)
+        ),
+        "price of candidate 5 (alternative 1, n1-standard-4 in us-central1-a)",
+        "price of candidate 6 after 1800 s (alternative 3, n1-standard-8 in us-central1-b)",
+    ]
+    assert all("per hour" in text for text in shown)
+    assert len([finding for finding in findings if "quota CPUS" in finding.what]) == 3, "one per alternative and region"
+    assert [finding.status for finding in findings if "needs 24" in finding.what] == [Status.LIMIT]
+
+
+def test_any_of_without_a_price_list_and_regions_without_an_installation_are_problems() -> None:
+    (text,) = problems(check(PLACED, regions="us-central1"))
+    assert "compares prices, and this installation has none" in text
+    elsewhere = {**PLACED, "trainmaster": {"placement": {"ordered": [{}, {"regions": "us-east1"}]}}}
+    (text,) = problems(check(elsewhere, regions="us-central1"))
+    assert text.startswith("trainmaster.placement.ordered[1] has the region us-east1, in which Trainmaster is not")

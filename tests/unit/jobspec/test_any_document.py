@@ -15,7 +15,8 @@ from trainmaster.jobspec import AcceptedSpec, InvalidJob, accept, parse_document
 from trainmaster.jobspec.catalog.machine_types import ACCELERATOR_TYPES, BUILT_IN_GPUS, LEGACY_MACHINES, N1_MACHINES
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ReplicaConfig, ScaleTier, Scheduling, TrainingInput
 from trainmaster.jobspec.formats.base_model import nested_models
-from trainmaster.jobspec.formats.extension import Extension, SpotSpec
+from trainmaster.jobspec.formats.extension import Extension
+from trainmaster.jobspec.formats.placement import SpotSpec
 from trainmaster.jobspec.formats.vertex import (
     ContainerSpec,
     CustomJobSpec,

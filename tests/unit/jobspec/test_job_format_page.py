@@ -15,7 +15,8 @@ from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.fields.environment_variables import RESERVED_VARIABLES
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, ScaleTier
 from trainmaster.jobspec.formats.base_model import WireModel, nested_models
-from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, SpotSpec
+from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension
+from trainmaster.jobspec.formats.placement import SpotSpec
 from trainmaster.jobspec.reading.document_kinds import VERTEX, VERTEX_TUNING
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "job-format.md").read_text(encoding="utf-8")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
+from trainmaster.cli.doctor.findings import Finding, Status, limit, not_checked, ok, problem
 from trainmaster.cli.doctor.program_checks import check_programs
+from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.plan import Plan, TaskGroup
 from trainmaster.core.rules.admission_queue import limit_problem, vcpus
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.job_creation.intake import region_problem
+from trainmaster.flows.job_creation.intake import with_checked_places
 from trainmaster.flows.job_creation.resource_checks import with_resources
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.gcp.user_errors import USER_ERRORS
@@ -55,13 +57,15 @@ def check_job(
     staged: Objects | None = None,
 ) -> Iterator[Finding]:
     """Yield what a job with a valid document would lack, and its price. `staged`: packages that are not uploaded."""
-    spec = accept(document, default_job_id=None)
-    yield from _check_region(spec, inspection, values)
+    spec = accept(document, default_job_id=None, regions=values.regions)
+    spec, wrong_place = with_checked_places(spec, values.regions, lambda: prices, datetime.now(UTC))
+    yield from _check_region(spec, wrong_place, inspection)
     yield from _check_permissions(inspection)
     yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
-    yield from _check_quotas(spec, inspection)
-    yield from check_price(spec.plan, _machines(spec.plan), prices)
+    yield from _check_candidates(spec.plan, inspection, prices)
+    if (cap := spec.plan.cap) and cap.rates:
+        yield ok(f"trainmaster.maxCost: all machines together run {cap.whole_s / 3600:.1f} hours at most for {cap}")
     yield not_checked("waiting time", UNKNOWN_WAIT)
 
 
@@ -69,12 +73,12 @@ def _finding_of(invalid: Problem) -> Finding:
     return problem(f"{invalid.field} {invalid.problem}", f"for example {invalid.example}")
 
 
-def _check_region(spec: AcceptedSpec, inspection: Inspection, values: Settings) -> Iterator[Finding]:
-    if wrong := region_problem(spec.plan, values.regions):
-        yield _finding_of(wrong)
-    elif inspection.quotas(spec.plan.region) is None:
-        yield problem(f"there is no region {spec.plan.region}", "choose one of `gcloud compute regions list`")
-    else:
+def _check_region(spec: AcceptedSpec, wrong_place: Problem | None, inspection: Inspection) -> Iterator[Finding]:
+    if wrong_place:
+        yield _finding_of(wrong_place)
+    elif missing := [region for region in spec.plan.regions if inspection.quotas(region) is None]:
+        yield problem(f"there is no region {missing[0]}", "choose one of `gcloud compute regions list`")
+    elif not spec.plan.options:
         yield ok(f"region {spec.plan.region}; zones, in this order: {', '.join(spec.plan.zones)}")
 
 
@@ -113,12 +117,32 @@ def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
         yield problem(over_limit, "raise TRAINMASTER_LIMITS, or request less")
 
 
-def _check_quotas(spec: AcceptedSpec, inspection: Inspection) -> Iterator[Finding]:
+def _check_candidates(plan: Plan, inspection: Inspection, prices: PriceList | Unknown) -> Iterator[Finding]:
+    """Yield quotas and prices; of a job with alternatives, for each region of each, in the order of requests."""
+    if not plan.options:
+        yield from _check_quotas(plan, inspection)
+        yield from check_price(plan, _machines(plan), prices)
+        return
+    regions, notes = dict[tuple[int, str], Plan](), list[Finding]()
+    in_order = sorted(range(len(plan.candidates)), key=lambda number: plan.candidates[number].rank)
+    for position, number in enumerate(in_order, start=1):
+        placed, option = plan.at(number), plan.candidates[number].option
+        regions.setdefault((option, placed.region), placed)
+        after = f" after {after_s} s" if (after_s := plan.options[option].after_s) else ""
+        name = f"candidate {position}{after} (alternative {option + 1}, {candidate_words(plan, number)})"
+        price, *notes = check_price(placed, name, prices)
+        yield price
+    yield from notes
+    for found in (found for placed in regions.values() for found in _check_quotas(placed, inspection)):
+        yield replace(found, status=Status.LIMIT) if found.status is Status.FIX else found
+
+
+def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:
     """Compare what the job needs with what is left. Compute Engine does not list the quotas of TPUs."""
-    quotas = {quota.metric: quota for quota in inspection.quotas(spec.plan.region) or ()}
-    needs = quota_needs(spec.plan)
+    quotas = {quota.metric: quota for quota in inspection.quotas(plan.region) or ()}
+    needs = quota_needs(plan)
     if not quotas:
-        yield not_checked(f"quotas of {spec.plan.region}", "Compute Engine reports none (the local stack has none)")
+        yield not_checked(f"quotas of {plan.region}", "Compute Engine reports none (the local stack has none)")
     for metric, needed in sorted(needs.items()):
         quota = quotas.get(metric)
         if quota is None:

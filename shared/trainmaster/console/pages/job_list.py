@@ -110,7 +110,7 @@ def job_row(job: Job, now: datetime, wait: Wait | None) -> JobRow:
         describe_origin(job),
         duration_words(max(waited, timedelta())),
         duration_words(running) if running is not None else "",
-        machine_words(job.plan),
+        machine_words(job.placed.plan),
         situation(job, wait),
     )
 
@@ -119,7 +119,7 @@ def _cost(job: Job, now: datetime, prices: PriceList | Unknown) -> str:
     """Return the cost that follows from the job document alone. The ledger of every job would be too much to read."""
     if job.started_at is None or job.tuning is not None or isinstance(prices, Unknown):
         return ""
-    hourly = hourly_cost(job.plan, prices)
+    hourly = hourly_cost(job.placed.plan, prices)
     seconds = Decimal(str(max(((job.ended_at or now) - job.started_at).total_seconds(), 0.0)))
     return "" if isinstance(hourly, Unknown) else money_words(hourly * seconds / 3600, prices.currency)
 

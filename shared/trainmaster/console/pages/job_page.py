@@ -130,7 +130,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         job=job,
         kind=job_kind(job),
         origin=describe_origin(job),
-        machines=machine_words(job.plan),
+        machines=machine_words(job.placed.plan),
         elapsed=duration_words((job.ended_at or now) - job.created_at),
         usage=usage(job, now, console.ml_unit_price),
         budgets=(

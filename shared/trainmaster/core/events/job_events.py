@@ -118,6 +118,8 @@ class VmsNotCreated(JobEventBase):
     """Zones that Google named as having capacity."""
     requested: str = "VMs"
     """The request in words: `2 x n1-standard-8 (worker)`."""
+    others_created: bool = False
+    """Whether VMs of other roles were created meanwhile."""
     required_present: bool = False
     """Whether a job without a gang has the VMs of all its required replicas in the zone."""
     outlook: tuple[Prospect, ...] = ()
@@ -222,6 +224,7 @@ class DeleteRequested(JobEventBase):
 class Deadline(StrEnum):
     RUNNING = "running"  # maxRunningTime since RUNNING
     WAIT = "wait"  # maxWaitTime since creation, before RUNNING
+    COST = "cost"  # maxCost, less what the job costs until its VMs are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +234,8 @@ class DeadlinePassed(JobEventBase):
     job_id: str
     deadline: Deadline
     at: datetime
+    spent: float = 0.0
+    """The most that the job has cost, if the deadline is its cost."""
     kind: Literal["deadline_passed"] = "deadline_passed"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,7 +43,39 @@ def machine_kind(group: TaskGroup, *, spot: bool) -> str:
     return f"Spot {words}" if spot else words
 
 
+def candidate_words(plan: Plan, candidate: int) -> str:
+    """Return what is requested next, and where; only where, if the job has no alternatives."""
+    zone = plan.zones[candidate]
+    return f"{' and '.join(decisive_kinds(plan.at(candidate)))} in {zone}" if plan.options else zone
+
+
+def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
+    """Return per candidate the keys of the outcomes that decide about it: zone and kind of each decisive role."""
+    return [[(zone, kind) for kind in decisive_kinds(plan.at(number))] for number, zone in enumerate(plan.zones)]
+
+
+def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
+    """Whether the quota that candidate `one` has used up, by Google's message, covers the candidate `other`, too.
+
+    Quotas of accelerators, and of the machines of a family, are per region and pricing; one counts all GPUs.
+    """
+    if "GPUS_ALL_REGIONS" in message:
+        return any(group.accelerator for group in plan.at(other).groups)
+    return not _quotas(plan.at(one)).isdisjoint(_quotas(plan.at(other)))
+
+
+def _quotas(plan: Plan) -> set[tuple[str, str, bool]]:
+    """Return what the decisive roles of a placed plan count against: region, accelerator or machine family, Spot."""
+    groups = _decisive_groups(plan)
+    names = [group.accelerator.type if group.accelerator else group.machine_type.partition("-")[0] for group in groups]
+    return {(plan.region, name, group.spot) for name, group in zip(names, groups, strict=True)}
+
+
+def _decisive_groups(plan: Plan) -> Sequence[TaskGroup]:
+    return [group for group in plan.groups if group.accelerator or group.tpu] or plan.groups
+
+
 def decisive_kinds(plan: Plan) -> tuple[str, ...]:
     """Return the kinds of VMs whose capacity decides where the job can run: those with accelerators, else all."""
-    groups = [group for group in plan.groups if group.accelerator or group.tpu] or plan.groups
-    return tuple(dict.fromkeys(machine_kind(group, spot=group.spot and plan.on_demand_after != 0) for group in groups))
+    kinds = (machine_kind(group, spot=group.spot and plan.on_demand_after != 0) for group in _decisive_groups(plan))
+    return tuple(dict.fromkeys(kinds))

@@ -8,7 +8,7 @@ Everything here is an immutable value. `trainmaster.core.evolve` is the only pla
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -62,7 +62,7 @@ class Placement:
     """Where the gang is requested."""
 
     zone_index: int = 0
-    """Index into the plan's zones."""
+    """The candidate: index into the plan's zones."""
     round: int = 0
     """Number of the placement round: one request for VMs in one zone. The next one begins after a capacity error, an
     early loss of a VM, or a move to another zone."""
@@ -80,8 +80,8 @@ class Placement:
     """Lowest VM generation that counts. A move raises it above every generation in use, which writes no replica
     (`trainmaster.core.model.floor`)."""
     remaining: tuple[int, ...] | None = None
-    """Zones that follow in this pass, as indexes into the plan's zones. None: no pass has begun since the gang ran, and
-    all zones but the current one are left."""
+    """Candidates that follow in this pass. None: no pass has begun since the gang ran, and all but the current one are
+    left."""
     left: tuple[str, ...] | None = None
     """Zones that the gang was requested in before this one, and that may still have VMs. None: an earlier release
     stored the job, and any zone of its plan may have some."""
@@ -145,6 +145,11 @@ class Job:
     def zone(self) -> str:
         """The zone in which the gang is requested."""
         return self.plan.zones[self.placement.zone_index]
+
+    @property
+    def placed(self) -> Job:
+        """The job as its VMs are requested now: with the plan of its current candidate. It is never stored."""
+        return replace(self, plan=self.plan.at(self.placement.zone_index)) if self.plan.options else self
 
     @property
     def zones_used(self) -> tuple[str, ...]:

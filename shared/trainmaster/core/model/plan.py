@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
-from trainmaster.core.timeouts import FUSE_SLACK_S
+from trainmaster.core.timeouts import COST_RESERVE_S, FUSE_SLACK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,63 @@ class GcsFolder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """An alternative of `trainmaster.placement`: what its candidates have in place of the plan's own values."""
+
+    groups: tuple[TaskGroup, ...]
+    """The hardware of all roles, in the order of the plan's groups and with the same counts. Without programs."""
+    on_demand_after: int | None = None
+    reservation: str | None = None
+    environment: tuple[Variable, ...] = ()
+    """Variables that replace those of the same name in every program."""
+    after_s: int = 0
+    """Its candidates are requested when the search for capacity has lasted so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One zone of one alternative. The zone is in `Plan.zones`, at the same index."""
+
+    option: int
+    """Index into the plan's options."""
+    rank: int
+    """Likely candidates are requested in this order: by their place in the list (`ordered`), or by price (`anyOf`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The list price of one replica of a role per hour, as one candidate has it."""
+
+    candidate: int
+    task_type: TaskType
+    on_demand: float
+    spot: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """`trainmaster.maxCost`: what the job's machines may cost at list prices."""
+
+    amount: float
+    currency: str
+    per_hour: float = 0.0
+    """The most that all machines of the job can cost per hour; 0: prices are not known yet."""
+    rates: tuple[Rate, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} {self.currency}"
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds that all machines can run for the amount; infinite while prices are not known."""
+        return self.amount / self.per_hour * 3600 if self.per_hour else inf
+
+    def is_reached(self, spent: float) -> bool:
+        """Whether a job that has cost so much must end now, to cost no more than the amount."""
+        return spent + self.per_hour * COST_RESERVE_S / 3600 >= self.amount
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The resolved spec of a job."""
 
@@ -171,7 +229,7 @@ class Plan:
     """The program of every role that has none of its own."""
     region: str
     zones: tuple[str, ...]
-    """Zones of the region in which the job may run."""
+    """The zones in which the job may run. With `candidates`, the zone of each: one zone may be there several times."""
     runtime: str
     """Name of the runtime that the image is made for."""
     image: str
@@ -229,6 +287,13 @@ class Plan:
     """`one`: all incarnations are one run in MLflow, too; `each`: no variable names the run of a tracker."""
     zones_listed: bool = False
     """Whether the user has listed the zones: they are tried in this order, except those without capacity."""
+    options: tuple[Option, ...] = ()
+    """The alternatives; empty: the job has only the plan's own values."""
+    cheapest_first: bool = False
+    """Whether the candidates are ranked by price (`anyOf`), not as they are listed."""
+    candidates: tuple[Candidate, ...] = ()
+    """One per entry of `zones`, if there are options."""
+    cap: Cap | None = None
 
     @property
     def replica_ids(self) -> tuple[ReplicaId, ...]:
@@ -254,8 +319,9 @@ class Plan:
 
     @property
     def fuse_s(self) -> int:
-        """Seconds after which a TPU node of the job deletes itself."""
-        return self.max_running_s + (self.max_wait_s or 0) + FUSE_SLACK_S
+        """Seconds after which Compute Engine ends a VM of the job by itself, and a TPU node deletes itself."""
+        fuse_s = self.max_running_s + (self.max_wait_s or 0)
+        return int(min(fuse_s, self.cap.whole_s if self.cap else inf)) + FUSE_SLACK_S
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:
@@ -275,6 +341,42 @@ class Plan:
             return ()
         groups.sort(key=lambda group: list(TaskType).index(group.task_type))
         return tuple(ReplicaId(group.task_type, index) for group in groups for index in range(group.count))
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Regions in which the job may run."""
+        return tuple(dict.fromkeys(zone.rpartition("-")[0] for zone in self.zones)) or (self.region,)
+
+    def at(self, candidate: int) -> Plan:
+        """Return the plan of the VMs of a candidate: with the values of its option, and the region of its zone."""
+        if not self.options:
+            return self
+        option = self.options[self.candidates[candidate].option]
+        names = {variable.name for variable in option.environment}
+
+        def with_environment(program: Program) -> Program:
+            kept = tuple(variable for variable in program.environment if variable.name not in names)
+            return replace(program, environment=(*kept, *option.environment))
+
+        own = (group.program and with_environment(group.program) for group in self.groups)
+        return replace(
+            self,
+            groups=tuple(replace(group, program=program) for group, program in zip(option.groups, own, strict=True)),
+            program=with_environment(self.program),
+            region=self.zones[candidate].rpartition("-")[0],
+            on_demand_after=option.on_demand_after,
+            reservation=option.reservation,
+            options=(),
+            candidates=(),
+        )
+
+    def keeps_vms(self, one: int, other: int) -> bool:
+        """Whether two candidates differ only in how VMs are bought, so that the VMs of one may stay in the other."""
+        if not self.options or self.zones[one] != self.zones[other]:
+            return one == other
+        first, second = (self.options[self.candidates[number].option] for number in (one, other))
+        machines = [tuple(replace(group, spot=False) for group in option.groups) for option in (first, second)]
+        return machines[0] == machines[1] and first.environment == second.environment
 
     def group(self, task_type: TaskType) -> TaskGroup:
         """Return the group of a task type that the job has."""

@@ -11,6 +11,7 @@ step is left.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
@@ -40,7 +41,8 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     `state` holds the whole attempt; `vms` are all VMs of the job. `created` counts, by request key, the inserts of this
     delivery that Compute Engine answered with "created".
     """
-    job = state.job
+    job = state.job.placed
+    state = replace(state, job=job)
     if missing := missing_members(state):
         return Steps(missing)
     desired = with_slice_addresses(job, desired_vms(job, state.replicas), vms)

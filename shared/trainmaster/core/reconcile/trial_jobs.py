@@ -28,7 +28,7 @@ def trial_job(tuning_job: Job, trial: Trial, now: datetime) -> Job:
         job_id=trial_id(tuning_job.job_id, trial.number),
         spec_json=tuning_job.spec_json,
         submission=f"{tuning_job.job_id}: {tuning_job.submission}",
-        plan=_trial_plan(tuning_job.plan, trial.number, assigned),
+        plan=_trial_plan(tuning_job.plan, trial.number, assigned, tuning.max_trials),
         state=JobState.QUEUED,
         created_at=now,
         labels=tuning_job.labels,
@@ -52,10 +52,11 @@ def results_to_resume(tuning: Tuning) -> tuple[EarlierTrial, ...]:
     return results[len(results) - sum(size <= EARLIER_BYTES_MAX for size in sizes) :]
 
 
-def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...]) -> Plan:
+def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...], trials: int) -> Plan:
     """Return the plan with the trial's arguments and directory.
 
-    maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the trials.
+    maxWaitTime limits how long the tuning job waits for its first trial. It does not limit the trials. Each of them may
+    cost its part of maxCost.
     """
     return replace(
         plan,
@@ -66,6 +67,7 @@ def _trial_plan(plan: Plan, number: int, assigned: tuple[Assignment, ...]) -> Pl
         ),
         output_directory=_subdirectory(plan.output_directory, number),
         max_wait_s=None,
+        cap=plan.cap and replace(plan.cap, amount=plan.cap.amount / trials),
     )
 
 

@@ -30,6 +30,7 @@ from trainmaster.core.events import (
     VmsNotCreated,
 )
 from trainmaster.core.ledger import LedgerEntry, judged, replay
+from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.job import Job, JobState, State, tuning_of
 from trainmaster.core.model.members import is_ready, members
@@ -226,7 +227,8 @@ def _trials_to_come(job: Job) -> tuple[str, ...]:
 def _provisioning(job: Job, entries: Sequence[LedgerEntry]) -> str:
     """Return where VMs are requested after capacity errors, why the last one occurred, and until when."""
     errors = f"{job.placement.round} capacity error{'s' if job.placement.round > 1 else ''}"
-    text = f"VMs are requested in {job.zone}, after {errors} so far"
+    what = f" ({candidate_words(job.plan, job.placement.zone_index)})" if job.plan.options else f" in {job.zone}"
+    text = f"VMs are requested{what}, after {errors} so far"
     if problem := _last_capacity_error(job, entries):
         text += f" ({problem})"
     if job.placement.next_at is not None:

@@ -74,6 +74,8 @@ class Span:
     """None: it has not ended."""
     is_spot: bool = False
     """Whether the replica's VM is a Spot VM."""
+    candidate: int = 0
+    """Candidate of the plan that the VM was requested as."""
 
     def seconds(self, now: datetime, since: datetime | None = None) -> float:
         """Return the length in seconds until its end, or until now; with `since`, only the part after that time."""
@@ -137,17 +139,23 @@ def _new_spans(
 ) -> Iterator[tuple[ReplicaId, Span]]:
     """Yield the new span of each replica that is in another phase, and append its last span to `closed`."""
     at, job = step.entry.at, step.job
+    placed = job.placed.plan
     for replica in step.changed:
         phase = Phase.QUEUED if is_queued else _PHASES[replica.state]
         if phase is Phase.RUNNING and job.round.is_held and is_held(job, replica.replica_id):
             phase = Phase.HELD
         last = open_spans.get(replica.replica_id)
         start = at if last is None else max(at, last.start)
-        incarnation, spot = current_incarnation(job, replica), is_spot(job.plan, replica)
-        span = Span(replica.replica_id, replica.attempt, incarnation, replica.vm_generation, phase, start, None, spot)
+        incarnation, generation = current_incarnation(job, replica), replica.vm_generation
+        spot, candidate = is_spot(placed, replica), job.placement.zone_index
+        if last is not None and last.vm_generation == generation and last.phase in PAID:
+            spot, candidate = last.is_spot, last.candidate  # it keeps its VM, also if others are bought otherwise now
+        span = Span(replica.replica_id, replica.attempt, incarnation, generation, phase, start, None, spot, candidate)
         if last is not None:
             if _what(last) == _what(span):
                 continue
+            if last.phase in _SEARCHES:  # a gang that has moved gets the VM that it requested last
+                last = replace(last, is_spot=spot, candidate=candidate)
             closed += _split_span(replace(last, end=start), step.entry.event)
         yield replica.replica_id, span
 

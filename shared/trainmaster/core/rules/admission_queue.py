@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from trainmaster.core.machines.machine_types import find_machine_type
@@ -45,9 +45,11 @@ class Wait:
 
 
 def resource_needs(plan: Plan) -> Counter[str]:
-    """Return what a job uses while it runs, by resource."""
+    """Return what a job uses while it runs, by resource; with alternatives, the most of each that one of them uses."""
     needs: Counter[str] = Counter()
-    for group in plan.groups:
+    for option in plan.options:
+        needs |= resource_needs(replace(plan, groups=option.groups, options=()))
+    for group in () if plan.options else plan.groups:
         needs[VCPUS] += group.count * vcpus(group.machine_type)
         needs[DISK_GIB] += 0 if group.tpu else group.count * group.boot_disk_gib
         for resource, count in _accelerators(group):
@@ -117,8 +119,9 @@ def _in_order(jobs: Iterable[Job]) -> list[Job]:
 
 
 def _needs(job: Job) -> Counter[str]:
-    """Return what a job uses while it runs. A tuning job has no VMs of its own."""
-    return Counter() if job.tuning else resource_needs(job.plan)
+    """Return what a job uses while it runs: once it has, on the machines of its alternative. A tuning job has no VMs of
+    its own."""
+    return Counter() if job.tuning else resource_needs(job.placed.plan if job.started_at else job.plan)
 
 
 def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:

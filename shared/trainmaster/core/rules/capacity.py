@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, Ignore, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsOutOfReach, VmsQueued
-from trainmaster.core.model.floor import next_floor
+from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import (
@@ -26,7 +26,7 @@ from trainmaster.core.rules.capacity_backoff import (
     provisioning_since,
     search_began_at,
 )
-from trainmaster.core.rules.search import Turn, next_turn, stay
+from trainmaster.core.rules.search import Turn, floor_of_move, has_other_quota, next_turn, stay, turn_with_vms
 from trainmaster.core.rules.vm_loss import internal_error
 from trainmaster.core.timeouts import BLOCKED_MAX, CAPACITY_ERRORS_MIN, PARTIAL_GANG_WAIT_MAX_S, PROVISIONING_MAX_S
 
@@ -48,7 +48,7 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
         case CapacityErrorKind.QUOTA | CapacityErrorKind.STOCKOUT:
             if _is_search_over(job, now):
                 return _give_up(job, event, error)
-            if event.error_kind is CapacityErrorKind.QUOTA:
+            if event.error_kind is CapacityErrorKind.QUOTA and not has_other_quota(job, event):
                 return _wait_for_quota(state, event, error, now)
             return _after_stockout(state, event, error, now)
 
@@ -102,14 +102,15 @@ def _wait_for_quota(state: State, event: VmsNotCreated, error: str, now: datetim
     text = (
         f"No quota for {event.requested} in {event.zone}, nor in the other zones of the region ({error}): trying again"
     )
-    return _continue(state, next_turn(state, event, now, same_in_all=True), Reason.QUOTA, text, event, now)
+    return _continue(state, next_turn(state, event, now), Reason.QUOTA, text, event, now)
 
 
 def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
     """A job that has run goes on asking: Google accepted the same request before, so something can be repaired."""
     job = state.job
     blocked_since = _blocked_since(job, now)
-    is_blocked = event.error_kind is CapacityErrorKind.BLOCKED and now - blocked_since < BLOCKED_MAX
+    is_blocked = event.error_kind is CapacityErrorKind.BLOCKED or bool(job.plan.options)
+    is_blocked &= now - blocked_since < BLOCKED_MAX
     if job.started_at is None and not is_blocked:
         message = messages.internal_error(f"Compute Engine refused to create {event.requested}: {error}")
         return Decision(
@@ -117,7 +118,10 @@ def _after_refusal(state: State, event: VmsNotCreated, error: str, now: datetime
         )
     limit = "" if job.started_at else f", at most until {blocked_since + BLOCKED_MAX:%Y-%m-%d %H:%M} UTC"
     text = f"Google refuses {event.requested} ({error}), which an operator can repair{limit}: trying again"
-    return _continue(state, stay(job), Reason.BLOCKED, text, event, now)
+    moves = bool(job.plan.options) and is_whole_gang_requested(state) and not event.required_present
+    turn = next_turn(state, event, now) if moves else stay(job)
+    text += f" with {candidate_words(job.plan, turn.candidate)}" if turn.candidate != job.placement.zone_index else ""
+    return _continue(state, turn, Reason.BLOCKED, text, event, now)
 
 
 def _blocked_since(job: Job, now: datetime) -> datetime:
@@ -125,20 +129,24 @@ def _blocked_since(job: Job, now: datetime) -> datetime:
 
 
 def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetime) -> Decision:
+    """Decide after a stockout, or a used-up quota that other candidates do not share."""
     job = state.job
-    problem = f"No capacity for {event.requested} in {event.zone}"
+    reason = Reason.QUOTA if event.error_kind is CapacityErrorKind.QUOTA else Reason.STOCKOUT
+    problem = f"No {'quota' if reason is Reason.QUOTA else 'capacity'} for {event.requested} in {event.zone}"
     if event.required_present:
         text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
-        return _continue(state, stay(job), Reason.STOCKOUT, text, event, now)
-    turn = next_turn(state, event, now)
-    zone = job.plan.zones[turn.candidate]
-    if is_whole_gang_requested(state):
+        return _continue(state, stay(job), reason, text, event, now)
+    turn, is_whole = next_turn(state, event, now), is_whole_gang_requested(state)
+    if not is_whole and (kept := turn_with_vms(state, event, now)):
+        turn, is_whole = kept, True
+    zone = candidate_words(job.plan, turn.candidate)
+    if is_whole:
         text = f"{problem} ({error}): trying {zone} next"
-        return _continue(state, turn, Reason.STOCKOUT, text, event, now)
+        return _continue(state, turn, reason, text, event, now)
     waited_s = max(((now - at).total_seconds() for at in provisioning_since(state, required_only=True)), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:
         text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
-        return _continue(state, stay(job), Reason.STOCKOUT, text, event, now)
+        return _continue(state, stay(job), reason, text, event, now)
     text = f"{problem} for {waited_s:.0f} s ({error}): the whole job moves to {zone}, free of charge."
     rerun = RerunJob(Budget.FREE, turn.candidate, remaining=turn.remaining)
     return Decision(Rule.CAPACITY, Reason.STOCKOUT_LASTS, text, rerun)
@@ -159,6 +167,6 @@ def _continue(state: State, turn: Turn, reason: Reason, text: str, event: VmsNot
         problem=messages.capacity_problem(event),
         blocked_since=_blocked_since(state.job, now) if reason is Reason.BLOCKED else None,
         remaining=turn.remaining,
-        floor=next_floor(state.replicas) if turn.candidate != state.job.placement.zone_index else None,
+        floor=floor_of_move(state, turn.candidate),
     )
     return Decision(Rule.CAPACITY, reason, f"{text}{when}.", action)

@@ -19,6 +19,7 @@ from typing import Final
 
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, RerunJob
 from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.floor import next_floor
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
@@ -51,8 +52,8 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
         return Decision(Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message))
     if not _is_zone_exhausted(job, replica):
         return None
-    turn, placement, pause = after_losses(job), job.placement, _pause(losses)
-    zone = job.plan.zones[turn.candidate]
+    turn, placement, pause = after_losses(job, now), job.placement, _pause(losses)
+    zone = candidate_words(job.plan, turn.candidate)
     if is_whole_gang_requested(state) and not (job.plan.restart_job_on_worker_restart and replica.ever_ready):
         text = f"{series}: trying {zone} in {pause.total_seconds():.0f} s, free of charge."
         action = ContinueProvisioning(

@@ -216,3 +216,7 @@ def exceeded_running_time(limit_s: int) -> str:
 
 def exceeded_wait_time(limit_s: int) -> str:
     return f"Job was cancelled for exceeding the maximum allowed waiting time of {limit_s} seconds."
+
+
+def exceeded_cost(limit: str) -> str:
+    return f"Job was cancelled because its cost would exceed the maximum allowed cost of {limit}."

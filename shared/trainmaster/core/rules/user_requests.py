@@ -22,6 +22,8 @@ def judge_cancel(state: State, event: CancelRequested, now: datetime) -> Decisio
 def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decision:
     """Cancel the job if the deadline has really passed at `now`: an event may be early."""
     job = state.job
+    if event.deadline is Deadline.COST:
+        return _judge_cost(job, event)
     if event.deadline is not passed_deadline(job, now):
         return not_yet("The deadline has not passed.")
     match event.deadline:
@@ -44,6 +46,14 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
     if plan.max_wait_s is not None and now >= job.created_at + timedelta(seconds=plan.max_wait_s):
         return Deadline.WAIT
     return None
+
+
+def _judge_cost(job: Job, event: DeadlinePassed) -> Decision:
+    cap = job.plan.cap
+    if cap is None or not cap.is_reached(event.spent):
+        return not_yet("The job may cost more.")
+    text = f"The job has cost up to {event.spent:.2f} {cap.currency} of its maxCost, {cap}: it is cancelled."
+    return Decision(Rule.ENDED, Reason.MAX_COST, text, CancelJob(messages.exceeded_cost(str(cap))))
 
 
 def judge_labels(state: State, event: LabelsChanged, now: datetime) -> Decision:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
 from trainmaster.flows.commit.record import Deps
 from trainmaster.ports import Objects, Resources
 
@@ -30,3 +32,5 @@ class CreationDeps(Deps):
     """Most jobs created by messages and uploads within a minute; 0: no limit."""
     regions: tuple[str, ...] = ()
     """Regions in which the installation's network has a subnetwork; empty: not known."""
+    prices: Callable[[], PriceList | Unknown] = lambda: Unknown("prices are not known here")
+    """Reads the price list."""

@@ -17,6 +17,10 @@ from trainmaster.core.reconcile.trial_jobs import results_to_resume
 from trainmaster.core.rules.admission_queue import limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
+from trainmaster.cost.candidate_prices import ranked_by_price
+from trainmaster.cost.cap import CAP_ADVICE, with_rates
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
@@ -68,16 +72,16 @@ def create_job(
     unless the submitter may create the job. Raises InvalidJob, JobExistsError or OverLimitError; nothing is stored
     then.
     """
-    spec = accept(document, default_job_id=default_job_id)
+    spec = accept(document, default_job_id=default_job_id, regions=deps.regions)
     authorize(spec)
+    spec, wrong_place = with_checked_places(spec, deps.regions, deps.prices, now)
     spec = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
     job = new_job(_with_resources(spec, deps), submission, now, origin)
     _check_vm_names(job, deps.store)
     over_limit = limit_problem(spec.plan, deps.limits)
-    wrong_region = region_problem(spec.plan, deps.regions)
-    if (job.tuning or over_limit or wrong_region) and deps.store.load(job.job_id) is None:
-        if wrong_region:
-            raise InvalidJob((wrong_region,))
+    if (job.tuning or over_limit or wrong_place) and deps.store.load(job.job_id) is None:
+        if wrong_place:
+            raise InvalidJob((wrong_place,))
         if job.tuning is not None:
             job = replace(job, tuning=resume_previous_tuning(job.tuning, job.plan.dialect, deps.store))
         if over_limit:
@@ -125,13 +129,39 @@ def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
         return spec
 
 
+def with_checked_places(
+    spec: AcceptedSpec, regions: tuple[str, ...], prices_of: Callable[[], PriceList | Unknown], now: datetime
+) -> tuple[AcceptedSpec, Problem | None]:
+    """Return the spec with its candidates in order and the rates of its cap, and what is wrong with the places or the
+    cap of a new job."""
+    plan, problem = spec.plan, region_problem(spec.plan, regions)
+    if not plan.cheapest_first and plan.cap is None:
+        return spec, problem
+    prices = prices_of()
+    if plan.cheapest_first and isinstance(prices, Unknown) and len({option.groups for option in plan.options}) > 1:
+        reason = f"compares prices, and this installation has none: {prices.reason}"
+        problem = problem or Problem("trainmaster.placement.anyOf", reason, "ordered, in place of anyOf")
+    if plan.cheapest_first:
+        plan = ranked_by_price(plan, prices)
+    limited = with_rates(plan, prices, now)
+    if isinstance(limited, Unknown):
+        problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE)
+        return replace(spec, plan=plan), problem
+    return replace(spec, plan=limited), problem
+
+
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:
-    """Return the problem if the installation's network has no subnetwork in the job's region; None if it has."""
-    if not regions or plan.network is not None or plan.region in regions:
+    """Return the problem if the network has no subnetwork in one of the job's regions; None if it has."""
+    outside = next((region for region in (plan.region, *plan.regions) if region not in regions), None)
+    if not regions or plan.network is not None or outside is None:
         return None
-    field = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region"
+    field, verb = "trainmaster.region" if plan.dialect is Dialect.VERTEX else "trainingInput.region", "is"
+    if outside != plan.region:
+        number = next(number for number, zone in enumerate(plan.zones) if zone.startswith(f"{outside}-"))
+        listed = "anyOf" if plan.cheapest_first else "ordered"
+        field, verb = f"trainmaster.placement.{listed}[{plan.candidates[number].option}]", "has the region"
     problem = (
-        f"is {plan.region}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
+        f"{verb} {outside}, in which Trainmaster is not installed; Terraform's variable worker_regions adds regions"
     )
     return Problem(field, problem, " or ".join(sorted(regions)))
 

@@ -122,11 +122,12 @@ def _look_at_bucket(
     if place is None:
         problem = f"names the bucket {bucket}, which does not exist"
         return Problem(name, problem, "create the bucket first, in the job's region") if is_directory else None
-    if place.serves(spec.plan.region):
+    far = [region for region in spec.plan.regions if not place.serves(region)]
+    if not far:
         return None
     where = "+".join(place.data_locations) or place.location
     reason = (
-        f"The bucket gs://{bucket} is in {where}, and the job's VMs are in {spec.plan.region}: its objects are read "
+        f"The bucket gs://{bucket} is in {where}, and the job's VMs are in {' or '.join(far)}: its objects are read "
         "and written more slowly, and the network traffic between the two is charged."
     )
     return Substitution(name, uri, uri, reason)

@@ -103,7 +103,7 @@ def record_unreachable_zone(steps: Steps, job: Job, deps: Deps) -> bool:
     creates = [step for step in steps.steps if isinstance(step, Create)]
     for create in creates:
         problem = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_UNREACHABLE", f"Google cannot reach {create.zone}")
-        _record_capacity_error(create, problem, job, deps, required_present=False)
+        _record_capacity_error(create, problem, job, deps)
     return bool(creates)
 
 
@@ -115,12 +115,13 @@ def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps)
     if is_open and failed:
         return False
     for create, outcome in failed:
-        _record_capacity_error(create, outcome, job, deps, required_present=_has_required_vms(job, fleet))
+        others, required = bool(inserts.created), _has_required_vms(job, fleet)
+        _record_capacity_error(create, outcome, job, deps, others_created=others, required_present=required)
     return True
 
 
 def _create_vms(create: Create, job: Job, fleet: Fleet, metadata: dict[str, str], deps: Deps, inserts: Inserts) -> None:
-    outcome = fleet.create(job, create, metadata)
+    outcome = fleet.create(job.placed, create, metadata)
     match outcome:
         case Created():
             inserts.created[create.request_key(job.job_id)] += 1
@@ -146,7 +147,13 @@ def _has_required_vms(job: Job, fleet: Fleet) -> bool:
 
 
 def _record_capacity_error(
-    create: Create, outcome: NotCreated, job: Job, deps: Deps, *, required_present: bool
+    create: Create,
+    outcome: NotCreated,
+    job: Job,
+    deps: Deps,
+    *,
+    others_created: bool = False,
+    required_present: bool = False,
 ) -> None:
     """Record why the VMs were not created, and note a stockout for all jobs."""
     kind = machine_kind(create.group, spot=create.spot)
@@ -166,6 +173,7 @@ def _record_capacity_error(
         at=now,
         zones_available=outcome.zones_available,
         requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
+        others_created=others_created,
         required_present=required_present,
         outlook=gather_outlook(job, deps) if may_begin_pass(job) else (),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from trainmaster.core.model.capacity import Outcome, Prospect, decisive_kinds, machine_kind
+from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys, machine_kind
 from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.rules.outlook import look_out
@@ -15,15 +15,14 @@ _log = logging.getLogger(__name__)
 
 
 def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
-    """Return the prospect of each zone of the job; empty if it has only one, or no VMs of its own.
+    """Return the prospect of each candidate of the job; empty if it has only one, or no VMs of its own.
 
-    One read per zone and decisive role.
+    One read per zone, decisive role and kind of VM.
     """
     if len(job.plan.zones) == 1 or job.tuning is not None:
         return ()
-    kinds = decisive_kinds(job.plan)
-    keys = [[(zone, kind) for kind in kinds] for zone in job.plan.zones]
-    outcomes = deps.store.outcomes([key for of_zone in keys for key in of_zone])
+    keys = candidate_keys(job.plan)
+    outcomes = deps.store.outcomes(list(dict.fromkeys(key for of_candidate in keys for key in of_candidate)))
     return look_out(keys, outcomes, deps.clock())
 
 

@@ -273,7 +273,7 @@ class _Delivery:
         deps, fleet_deps = self.deps, self.fleet_deps
         metadata = partial(
             vm_metadata,
-            job,
+            job.placed,
             project=fleet_deps.project,
             address_book=fleet_deps.addresses,
             agent_files=fleet_deps.agent_files,

@@ -8,6 +8,7 @@ Source: Compute Engine "Placement policies overview".
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from google.api_core import exceptions
@@ -85,9 +86,11 @@ class Placements:
         """Delete all policies of the job. Return False if one is still being deleted, or used by a VM."""
         policies = {
             (_region_of(zone), name)
-            for group in job.plan.groups
-            for zone in job.zones_used
-            if (name := policy_name(job, group, zone))
+            for number, zone in enumerate(job.plan.zones)
+            if zone in job.zones_used
+            for placed in (replace(job, plan=job.plan.at(number)),)
+            for group in placed.plan.groups
+            if (name := policy_name(placed, group, zone))
         }
         remaining = [name for region, name in sorted(policies) if not self._delete(region, name)]
         return not remaining

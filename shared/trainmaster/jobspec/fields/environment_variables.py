@@ -7,11 +7,11 @@ the VM's project) or `S` (its latest version). It is stored as written.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from trainmaster.core.model.plan import Variable
+from trainmaster.core.model.plan import Plan, Variable
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.vertex import EnvVar
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
@@ -72,6 +72,19 @@ def resolve_pool_variables(
     variables = (*(variable for variable in common if variable.name not in own), *own.values())
     _check_number(variables, path, problems)
     return variables
+
+
+def resolve_option_variables(
+    env: Mapping[str, str], plan: Plan, path: FieldPath, problems: Problems
+) -> tuple[Variable, ...]:
+    """Return the variables of an alternative, which override those of the same name in every program."""
+    own = tuple(Variable(name, value) for name, value in env.items())
+    for name in env:
+        _check_name(name, (*path, name), problems)
+    for program in (plan.program, *(group.program for group in plan.groups if group.program)):
+        others = [variable for variable in program.environment if variable.name not in env]
+        _check_number((*others, *own), path, problems)
+    return own
 
 
 def _check_name(name: str, path: FieldPath, problems: Problems) -> None:

@@ -8,27 +8,38 @@ from typing import Final
 
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.members import has_channel
-from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.plan import Cap, Plan
 from trainmaster.jobspec.fields.google_resources import PROJECT
-from trainmaster.jobspec.formats.extension import STILL_S, Extension, SaveOnNotice, SpotUse, StallMode
+from trainmaster.jobspec.formats.extension import STILL_S, Extension, SaveOnNotice, StallMode
+from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _IMAGE: Final = re.compile(rf"{PROJECT}/global/images/(family/)?{_NAME}")
 _TPU_SOFTWARE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+_CAP: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,2})?) ?([A-Z]{3})")
 _RESERVATION: Final = re.compile(rf"({PROJECT}/reservations/)?{_NAME}")
 
 
-def check_extension(extension: Extension, problems: Problems) -> None:
-    """Check the fields whose values the plan takes as they are."""
+def check_extension(extension: Extension, problems: Problems, base: FieldPath = (EXTENSION,)) -> None:
+    """Check the fields whose values the plan takes as they are. `base`: where they are."""
     spot, name = extension.spot, extension.reservation
     if spot.on_demand_after is not None and spot.use in (None, SpotUse.NONE):
-        path: FieldPath = (EXTENSION, "spot", "onDemandAfter")
+        path: FieldPath = (*base, "spot", "onDemandAfter")
         problems.add_text(path, "is only for jobs on Spot VMs, and this job uses none", "use: workers")
     if name is not None and not _RESERVATION.fullmatch(name):
-        path = (EXTENSION, "reservation")
+        path = (*base, "reservation")
         problems.add(path, f"must be the name of a reservation, not {quoted(name)}", example_at(path))
+
+
+def resolve_cap(requested: str | None, problems: Problems) -> Cap | None:
+    """Return what the job may cost. Prices are not known here."""
+    found = _CAP.fullmatch(requested) if requested is not None else None
+    if requested is not None and (not found or not float(found[1])):
+        path: FieldPath = (EXTENSION, "maxCost")
+        problems.add(path, f"must be an amount above 0 and a currency, not {quoted(requested)}", example_at(path))
+    return Cap(float(found[1]), found[2]) if found else None
 
 
 def check_boot_image(image: str, problems: Problems, *, has_tpu: bool) -> None:

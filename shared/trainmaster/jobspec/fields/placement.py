@@ -39,7 +39,7 @@ def resolve_zones(
         problems.add(path, f"is not a region of Compute Engine: {quoted(region)}; {hint}", nearest[0])
         return region, ()
     zones = REGION_ZONES[region]
-    _check_zones(region, requested, problems)
+    check_zones(requested, (EXTENSION, "zones"), problems, region)
     types = sorted({tpu.type for tpu in tpus})
     if region in TPU_ONLY_REGIONS and not types:
         problems.add(path, f"cannot be {region} for a job without TPUs: it offers only Cloud TPUs", example_at(path))
@@ -54,12 +54,15 @@ def resolve_zones(
     return region, tuple(requested) or zones
 
 
-def _check_zones(region: str, requested: Sequence[str], problems: Problems) -> None:
-    """Check the requested zones. AI zones (`us-central1-ai1a`) are allowed, but only used if a job names them."""
-    zones, path = REGION_ZONES[region], (EXTENSION, "zones")
+def check_zones(requested: Sequence[str], path: FieldPath, problems: Problems, region: str = "") -> None:
+    """Check the zones, of `region` if given. AI zones (`us-central1-ai1a`) are only used if a job names them."""
     for index, zone in enumerate(requested):
-        if zone not in zones and not re.fullmatch(rf"{region}-ai[0-9][a-z]", zone):
-            problem = f"must be a zone of {region} ({', '.join(zones)}), not {quoted(zone)}"
+        of_region = region or zone.rpartition("-")[0]
+        zones = REGION_ZONES.get(of_region, ())
+        if not zones:
+            problems.add((*path, index), f"is not a zone of Compute Engine: {quoted(zone)}", "us-central1-a")
+        elif zone not in zones and not re.fullmatch(rf"{of_region}-ai[0-9][a-z]", zone):
+            problem = f"must be a zone of {of_region} ({', '.join(zones)}), not {quoted(zone)}"
             problems.add((*path, index), problem, zones[0])
         elif zone in requested[:index]:
             unique = list(dict.fromkeys(requested))

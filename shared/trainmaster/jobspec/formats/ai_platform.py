@@ -20,15 +20,15 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from trainmaster.core.model.search_space import ParameterKind
 from trainmaster.core.model.tuning import TRIALS_MAX, Algorithm, Goal
-from trainmaster.jobspec.catalog.machine_types import ACCELERATOR_TYPES
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.scalars import (
     WHOLE_NUMBER,
+    AcceleratorType,
     Boolean,
     Double,
     OptionalDouble,
@@ -37,7 +37,6 @@ from trainmaster.jobspec.formats.scalars import (
     RunningTime,
     String,
     duration,
-    one_name_of,
     one_of,
 )
 
@@ -78,9 +77,6 @@ OptionalGoal = Annotated[Goal | None, one_of(Goal)]
 OptionalAlgorithm = Annotated[
     Literal[Algorithm.GRID_SEARCH, Algorithm.RANDOM_SEARCH] | None,
     one_of((Algorithm.GRID_SEARCH, Algorithm.RANDOM_SEARCH)),
-]
-AcceleratorType = Annotated[
-    str | None, one_name_of(ACCELERATOR_TYPES), WithJsonSchema({"enum": list(ACCELERATOR_TYPES)})
 ]
 ReplicaCount = Annotated[Annotated[int, Field(ge=0, le=REPLICAS_MAX)] | None, WHOLE_NUMBER]
 TrialCount = Annotated[Annotated[int, Field(ge=1, le=TRIALS_MAX)] | None, WHOLE_NUMBER]

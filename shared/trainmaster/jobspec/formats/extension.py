@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final
-
-from pydantic import Field
+from typing import Annotated, Final
 
 from trainmaster.core.model.exit_policy import Preset
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
+from trainmaster.jobspec.formats.placement import PlacementSpec, SpotSpec
 from trainmaster.jobspec.formats.scalars import (
-    WHOLE_NUMBER,
     Boolean,
     OptionalBoolean,
     OptionalString,
@@ -30,14 +28,6 @@ STALL_S_MIN: Final = 60
 
 STILL_S: Final = 600
 """How long programs must be still at least to be ended by `stallTimeout: auto`."""
-
-
-class SpotUse(StrEnum):
-    """Which replicas run on Spot VMs."""
-
-    NONE = "none"
-    ALL = "all"
-    WORKERS = "workers"
 
 
 class QueueMode(StrEnum):
@@ -91,9 +81,6 @@ class CheckpointSignal(StrEnum):
     SIGINT = "SIGINT"
 
 
-LostVms = Annotated[Annotated[int, Field(ge=1)] | None, WHOLE_NUMBER]
-
-
 class ExitPolicySpec(WireModel):
     """Exit codes as text: `3`, `64-80`, `worker:137`."""
 
@@ -107,15 +94,6 @@ class ExitPolicySpec(WireModel):
     window: Annotated[int | None, duration(WINDOW_S_MIN, example_s=21_600)] = wire_field(
         "21600s", "How long a restart counts; by default for the whole attempt."
     )
-
-
-class SpotSpec(WireModel):
-    """`spot: workers` means `spot: {use: workers}`."""
-
-    shorthand: ClassVar[str | None] = "use"
-
-    use: Annotated[SpotUse | None, one_of(SpotUse)] = wire_field("workers", "Which replicas run on Spot VMs.")
-    on_demand_after: LostVms = wire_field(3, "A replica that has lost this many Spot VMs gets one on demand.")
 
 
 class ListedSubstitution(WireModel):
@@ -139,6 +117,10 @@ class Extension(WireModel):
     zones: tuple[String, ...] = wire_field(
         ["us-central1-a", "us-central1-f"], "Zones of the region, tried in this order.", default=()
     )
+    placement: PlacementSpec | None = wire_field(
+        {"ordered": [{"spot": "all"}, {"spot": "none", "after": "1800s"}]},
+        "Alternatives of region, machine and pricing, of which the job gets the first that has capacity.",
+    )
     env: Mapping[str, String] = wire_field(
         {"LEVEL": "debug"}, "Environment variables of every replica's program.", factory=dict
     )
@@ -153,6 +135,9 @@ class Extension(WireModel):
     spot: SpotSpec = wire_field("workers", "Use of Spot VMs.", factory=SpotSpec)
     queue: Annotated[QueueMode | None, one_of(QueueMode)] = wire_field(
         "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
+    )
+    max_cost: OptionalString = wire_field(
+        "25 USD", "What the machines of the job may cost at list prices; it is cancelled before they cost more."
     )
     reservation: OptionalString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
     checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(

@@ -13,9 +13,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Final, Never
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from trainmaster.jobspec.catalog.machine_types import ACCELERATOR_TYPES
 from trainmaster.jobspec.problems import quoted
 
 TIME_S_MAX: Final = 100 * 86_400
@@ -195,3 +196,6 @@ OptionalBoolean = Annotated[
     bool | None, BeforeValidator(lambda value: value if value is None else _parse_boolean(value))
 ]
 RunningTime = Annotated[int | None, duration(1, example_s=604_800)]
+AcceleratorType = Annotated[
+    str | None, one_name_of(ACCELERATOR_TYPES), WithJsonSchema({"enum": list(ACCELERATOR_TYPES)})
+]

@@ -22,17 +22,12 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from trainmaster.jobspec.formats.ai_platform import (
-    AcceleratorType,
-    DiskConfig,
-    EncryptionConfig,
-    PackageUris,
-    ReplicaCount,
-)
+from trainmaster.jobspec.formats.ai_platform import DiskConfig, EncryptionConfig, PackageUris, ReplicaCount
 from trainmaster.jobspec.formats.base_model import WireModel, wire_field
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.formats.scalars import (
     TEXT,
+    AcceleratorType,
     Boolean,
     OptionalInt,
     OptionalString,

@@ -16,13 +16,12 @@ from trainmaster.core.model.plan import Substitution, TaskGroup
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
 from trainmaster.jobspec.machines.role_request import RoleRequest
-from trainmaster.jobspec.problems import Problems
+from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 
 DEEP_LEARNING_GIB_MIN: Final = 50
 """Size of the Deep Learning VM images. Source: "Create a Deep Learning VM instance", boot disk size."""
 _IMAGE: Final = (EXTENSION, "image")
-_ON_DEMAND_AFTER: Final = (EXTENSION, "spot", "onDemandAfter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,8 @@ class Request:
     has_reservation: bool
     has_on_demand_fallback: bool
     """Whether a replica that has lost Spot VMs gets one on demand."""
+    path: FieldPath = (EXTENSION,)
+    """Path of what says so: `trainmaster`, or one of its alternatives."""
 
 
 def check_machines(
@@ -98,9 +99,9 @@ def _check_offer(role: RoleRequest, group: TaskGroup, request: Request, problems
         return
     if group.spot and request.has_on_demand_fallback:
         problem = f"cannot be used with {machine}, which Compute Engine does not sell on demand"
-        problems.add_text(_ON_DEMAND_AFTER, problem, "leave it out")
+        problems.add_text((*request.path, "spot", "onDemandAfter"), problem, "leave it out")
     elif not group.spot and not is_reserved:
         problem = f"cannot be {machine} on demand: Compute Engine sells it {' and '.join(sales)} only"
-        spot = f"{problems.spelled_path((EXTENSION, 'spot'))}: all"
-        reservation = f", or {problems.spelled_path((EXTENSION, 'reservation'))}: NAME"
+        spot = f"{problems.spelled_path((*request.path, 'spot'))}: all"
+        reservation = f", or {problems.spelled_path((*request.path, 'reservation'))}: NAME"
         problems.add_text(role.paths.machine, problem, spot + (reservation if Sale.RESERVATION in sales else ""))

@@ -14,7 +14,8 @@ from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.machine_types import VERTEX_TPU_TYPES
 from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
 from trainmaster.jobspec.fields.programs import check_directory, require
-from trainmaster.jobspec.formats.extension import Extension, SpotUse
+from trainmaster.jobspec.formats.extension import Extension
+from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.formats.vertex import MachineSpec, Strategy, VertexCustomJob, WorkerPoolSpec
 from trainmaster.jobspec.machines.role_request import RolePaths, RoleRequest, request_accelerator
 from trainmaster.jobspec.problems import FieldPath, Problems

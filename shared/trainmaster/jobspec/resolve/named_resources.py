@@ -12,7 +12,7 @@ from trainmaster.jobspec.reading.document_kinds import EXTENSION, JOB_SPEC, TRAI
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec
 
 _BODIES: Final = {Dialect.AI_PLATFORM: TRAINING_INPUT, Dialect.VERTEX: JOB_SPEC}
-_KMS_KEYS: Final[dict[Dialect, FieldPath]] = {
+KMS_KEYS: Final[dict[Dialect, FieldPath]] = {
     Dialect.AI_PLATFORM: (TRAINING_INPUT, "encryptionConfig", "kmsKeyName"),
     Dialect.VERTEX: ("encryptionSpec", "kmsKeyName"),
 }
@@ -28,9 +28,14 @@ def named_resources(spec: ResolvedSpec, extension: Extension, problems: Problems
     named: list[tuple[ResourceKind, str | None, FieldPath]] = [
         (ResourceKind.SERVICE_ACCOUNT, spec.service_account, (body, "serviceAccount")),
         (ResourceKind.NETWORK, spec.network, (body, "network")),
-        (ResourceKind.KMS_KEY, spec.kms_key, _KMS_KEYS[spec.dialect]),
+        (ResourceKind.KMS_KEY, spec.kms_key, KMS_KEYS[spec.dialect]),
         (ResourceKind.IMAGE, extension.image if has_image else None, (EXTENSION, "image")),
         (ResourceKind.RESERVATION, extension.reservation, (EXTENSION, "reservation")),
+        *(
+            (ResourceKind.RESERVATION, alternative.reservation, (EXTENSION, "placement", name, index, "reservation"))
+            for name, alternatives in (extension.placement.lists if extension.placement else {}).items()
+            for index, alternative in enumerate(alternatives)
+        ),
         *((ResourceKind.SECRET, secret, (EXTENSION, "secrets", name)) for name, secret in extension.secrets.items()),
     ]
     return tuple(NamedResource(kind, name, problems.spelled_path(path)) for kind, name, path in named if name)

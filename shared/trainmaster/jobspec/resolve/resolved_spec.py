@@ -9,7 +9,7 @@ from trainmaster.core.model.plan import BuiltInAlgorithm, Dialect, Program, Subs
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.jobspec.catalog.runtimes import Runtime
-from trainmaster.jobspec.formats.extension import SpotUse
+from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.machines.role_request import RoleRequest
 from trainmaster.jobspec.problems import FieldPath
 
@@ -54,3 +54,7 @@ class ResolvedSpec:
     """The built-in algorithm that the job runs."""
     tuning: Tuning | None = None
     """The tuning of a tuning job; the rest of the spec is then that of each trial."""
+
+
+def is_spot(use: SpotUse | None, task_type: TaskType) -> bool:
+    return use is SpotUse.ALL or (use is SpotUse.WORKERS and task_type is TaskType.WORKER)

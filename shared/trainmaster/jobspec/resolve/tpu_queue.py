@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainmaster.core.model.plan import FLEX_START_MAX_S, TaskGroup, TpuQueue
-from trainmaster.jobspec.formats.extension import Extension, QueueMode, SpotUse
+from trainmaster.jobspec.formats.extension import Extension, QueueMode
+from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec

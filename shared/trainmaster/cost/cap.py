@@ -1,0 +1,110 @@
+"""`trainmaster.maxCost`: the rates of a job that has one, and the most that it has cost.
+
+The rates are stored with the job, so that a change of the price list changes no decision. The cost is an upper bound: a
+VM is counted from its request, for `BOOT_MAX` at most, or for `STARTUP_TIMEOUT_S` if its agent never reported, and
+until `RELEASE_MAX_S` after its end. Requests that Google refused cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import groupby
+from typing import Final
+
+from trainmaster.core.events import VmsNotCreated
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import Cap, Plan, Rate, TaskGroup
+from trainmaster.core.reporting.history import read_history
+from trainmaster.core.reporting.phases import PAID, Phase, Span, replica_spans
+from trainmaster.core.timeouts import BOOT_MAX, COST_RESERVE_S, RELEASE_MAX_S, STARTUP_TIMEOUT_S
+from trainmaster.cost.machine_price import machine_price
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
+
+CAP_ADVICE: Final = "maxRunningTime, which needs no prices; `trainmaster prices update` makes a new list"
+PRICES_AGE_MAX_DAYS: Final = 30
+MARGIN: Final = 0.8
+"""Replacements are paid for while the VMs before them are deleted, so a job may cost more than all its machines once.
+From this share of the cap on, its ledger is read in each sweep."""
+
+_SEARCHES: Final = frozenset((Phase.STARTING, Phase.GETTING_MACHINES, Phase.REPLACING))
+
+
+def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime) -> Plan | Unknown:
+    """Return the plan with the rates of its cap, if it has one; Unknown: the cost of this job cannot be limited."""
+    if plan.cap is None or isinstance(prices, Unknown):
+        return prices if plan.cap and isinstance(prices, Unknown) else plan
+    if prices.currency != plan.cap.currency:
+        return Unknown(f"the list prices are in {prices.currency}")
+    if (now - prices.fetched_at).days > PRICES_AGE_MAX_DAYS:
+        return Unknown(f"the price list is older than {PRICES_AGE_MAX_DAYS} days")
+    rates: list[Rate] = []
+    per_hour = 0.0
+    for candidate in range(max(len(plan.candidates), 1)):
+        placed, whole = plan.at(candidate), 0.0
+        for group in placed.groups:
+            rate = _rate(placed, group, candidate, prices)
+            if isinstance(rate, Unknown):
+                return rate
+            rates.append(rate)
+            whole += max(rate.on_demand, rate.spot) * group.count
+        per_hour = max(per_hour, whole)
+    cap = replace(plan.cap, per_hour=per_hour, rates=tuple(rates))
+    if cap.is_reached(0.0):
+        least = f"{per_hour * COST_RESERVE_S / 3600:.2f} {cap.currency}"
+        return Unknown(f"its machines cost {least} in the {COST_RESERVE_S} s that their end may take")
+    return replace(plan, cap=cap)
+
+
+def _rate(placed: Plan, group: TaskGroup, candidate: int, prices: PriceList) -> Rate | Unknown:
+    can_be_spot = group.spot and placed.on_demand_after != 0
+    can_be_on_demand = not group.spot or placed.on_demand_after is not None
+    known: list[float] = []
+    for is_possible, is_spot in ((can_be_on_demand, False), (can_be_spot, True)):
+        price = machine_price(placed, group, prices, is_spot=is_spot) if is_possible else None
+        if isinstance(price, Unknown):
+            return price
+        known.append(float(price or 0) * group.hosts)
+    return Rate(candidate, group.task_type, *known)
+
+
+def may_be_reached(job: Job, now: datetime) -> bool:
+    """Whether the job may have reached its cap, by its age: its ledger tells."""
+    cap = job.plan.cap
+    return cap is not None and (now - job.created_at).total_seconds() >= MARGIN * cap.whole_s - COST_RESERVE_S
+
+
+def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> float:
+    """Return the most that the job has cost, in the currency of the cap. `entries`: its whole ledger."""
+    history = read_history(entries)
+    if history is None:
+        return 0.0
+    rates = {(rate.candidate, rate.task_type): rate for rate in cap.rates}
+    refused = {entry.at: entry.event for entry in entries if isinstance(entry.event, VmsNotCreated)}
+    spent = 0.0
+    for _, of_vm in groupby(sorted(replica_spans(history), key=_vm_of), key=_vm_of):
+        spans = [span for span in of_vm if span.phase in PAID | _SEARCHES]
+        paid_s = sum(span.seconds(now) for span in spans if span.phase in PAID)
+        search_s = sum(span.seconds(now) for span in spans if span.phase in _SEARCHES)
+        if not spans or (not paid_s and _was_refused(spans[-1], history.state.job, refused)):
+            continue
+        search_s = min(search_s, STARTUP_TIMEOUT_S if not paid_s and spans[-1].end else BOOT_MAX.total_seconds())
+        task_type = spans[-1].replica_id.task_type
+        rate = rates.get((spans[-1].candidate, task_type)) or rates[0, task_type]  # without alternatives: of all zones
+        spent += (rate.spot if spans[-1].is_spot else rate.on_demand) * (paid_s + search_s + RELEASE_MAX_S) / 3600
+    return spent
+
+
+def _was_refused(search: Span, job: Job, refused: Mapping[datetime, VmsNotCreated]) -> bool:
+    """Whether the last request that this search made created no VM of the replica."""
+    if search.end is None:
+        return bool(job.placement.problem)
+    event = refused.get(search.end)
+    return event is not None and (not event.others_created or f"({search.replica_id.task_type})" in event.requested)
+
+
+def _vm_of(span: Span) -> tuple[str, int]:
+    return str(span.replica_id), span.vm_generation

@@ -1,0 +1,185 @@
+"""`trainmaster.maxCost`: what VMs really existed, at list prices, never costs more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
+from tests.support.tuning_jobs import a_tuning_job
+from tests.support.world import World
+from tests.unit.cost.price_lists import FETCHED_AT, price_list
+from trainmaster.core.decisions import Reason
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import Cap
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.reconcile.steps import Create
+from trainmaster.core.reconcile.trial_jobs import trial_job
+from trainmaster.core.timeouts import COST_RESERVE_S, FUSE_SLACK_S
+from trainmaster.cost.cap import spent_at_most
+from trainmaster.cost.price_list import PriceList
+from trainmaster.errors import PermanentError
+from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.ports import CreateOutcome
+
+MEMBERS = (CHIEF, WORKER_0, WORKER_1)
+SHUTDOWN_S = 80.0
+
+
+@dataclass
+class BilledFleet(MemoryFleet):
+    """A fleet that adds up what its VMs cost, as Compute Engine bills them: from creation until they are gone."""
+
+    price: dict[bool, float] = field(default_factory=dict)
+    """Whether Spot → price per hour."""
+    billed: float = 0.0
+    born: dict[str, tuple[datetime, bool]] = field(default_factory=dict)
+    lifetimes: list[int] = field(default_factory=list)
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        outcome = super().create(job, create, metadata)
+        self.lifetimes.append(job.plan.fuse_s)
+        for vm in self.list_vms(job.job_id):
+            self.born.setdefault(vm.instance_id, (self.clock(), create.spot))
+        return outcome
+
+    def delete(self, vm: Vm) -> bool:
+        is_deleted = super().delete(vm)
+        self._end(vm.instance_id, SHUTDOWN_S)
+        return is_deleted
+
+    def vanish(self, name: str) -> None:
+        self._end(self._only(name).instance_id, 0.0)
+        super().vanish(name)
+
+    def _end(self, instance_id: str, shutdown_s: float) -> None:
+        if instance_id in self.born:
+            born_at, spot = self.born.pop(instance_id)
+            self.billed += self.price[spot] * ((self.clock() - born_at).total_seconds() + shutdown_s) / 3600
+
+    @property
+    def bill(self) -> float:
+        running = ((self.clock() - at).total_seconds() * self.price[spot] for at, spot in self.born.values())
+        return self.billed + sum(running) / 3600
+
+
+def a_world(**extension: object) -> tuple[World, BilledFleet]:
+    fleet = BilledFleet()
+    world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    world.submit({**a_spec(), "trainmaster": extension})
+    world.deliver()
+    if cap := world.job.plan.cap:
+        rate = cap.rates[0]
+        fleet.price = {False: rate.on_demand, True: rate.spot}
+    return world, fleet
+
+
+def next_minute(world: World) -> None:
+    """Pass a minute, with its sweep."""
+    world.wait(60)
+    world.sweep()
+    world.deliver()
+
+
+def test_job_without_faults_is_cancelled_within_the_reserve_of_its_cap() -> None:
+    world, fleet = a_world(maxCost="2 USD")
+    cap = world.job.plan.cap
+    assert cap is not None
+    assert cap.per_hour == pytest.approx(3 * cap.rates[0].on_demand)
+    world.report_all_ready()
+    while not world.has_ended:
+        next_minute(world)
+    assert (world.state, world.vms) == ("CANCELLED", ())
+    assert 2 - cap.per_hour * 2 * COST_RESERVE_S / 3600 < fleet.bill <= 2
+    (last,) = [entry for entry in world.ledger if entry.decision.reason is Reason.MAX_COST]
+    assert last.decision.text.endswith(" USD of its maxCost, 2 USD: it is cancelled.")
+    assert "maximum allowed cost of 2 USD" in (world.job.error_message or "")
+    world.sweep()
+    world.check()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_history_costs_more_than_its_cap(seed: int) -> None:
+    """Losses, exits, reruns, stockouts and VMs that never report. VMs of one machine: all rates are equal."""
+    rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
+    world, fleet = a_world(maxCost=f"{rng.uniform(0.4, 0.9):.2f} USD", spot=rng.choice(["none", "all"]))
+    cap = world.job.plan.cap
+    assert cap is not None
+    while not world.has_ended:
+        fleet.stockout_zones = set(world.job.plan.zones) if rng.random() < 0.1 else set()
+        next_minute(world)
+        for member in MEMBERS:
+            act(world, member, rng)
+        assert world.now - world.job.created_at < timedelta(days=60)
+    assert fleet.bill <= cap.amount
+    assert world.state in ("CANCELLED", "FAILED")
+    assert fleet.bill <= spent_at_most(cap, world.ledger, world.now) + 1e-9
+    world.check()
+
+
+def act(world: World, member: ReplicaId, rng: random.Random) -> None:
+    choice, vm = rng.random(), world.find_vm(member)
+    if world.has_ended or vm is None or vm.directive is None:
+        return
+    if choice < 0.04:
+        world.send("maintenance", member, cause="preemption")
+    elif choice < 0.05:
+        world.fleet.vanish(vm_name(world.job_id, member))
+    elif choice < 0.07 and world.replica(member).instance_id:
+        world.exit_program(member, 1)
+    elif choice < 0.9:
+        world.send("vm-ready", member)
+    if not world.has_ended:
+        world.deliver()
+
+
+def test_compute_engine_ends_the_bill_without_a_control_plane() -> None:
+    world, fleet = a_world(maxCost="2 USD")
+    cap = world.job.plan.cap
+    assert cap is not None
+    assert set(fleet.lifetimes) == {int(cap.whole_s) + FUSE_SLACK_S}
+    world, fleet = a_world()
+    assert min(fleet.lifetimes) > 7 * 24 * 3600
+
+
+def test_waiting_for_capacity_costs_nothing() -> None:
+    fleet = BilledFleet()
+    world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    fleet.stockout_zones = {f"us-central1-{letter}" for letter in "abcdef"}
+    world.submit({**a_spec(), "trainmaster": {"maxCost": "1 USD"}})
+    world.deliver()
+    for _ in range(60):
+        next_minute(world)
+    assert not world.has_ended
+    cap = world.job.plan.cap
+    assert cap is not None
+    assert spent_at_most(cap, world.ledger, world.now) == 0
+
+
+@pytest.mark.parametrize(
+    ("cap", "prices", "days", "expected"),
+    [
+        ("25 EUR", price_list(), 1, "the list prices are in USD"),
+        ("25 USD", price_list(), 31, "the price list is older than 30 days"),
+        ("25 USD", None, 1, "there is no price list"),
+        ("0.01 USD", price_list(), 1, "its machines cost 0.03 USD in the 150 s that their end may take"),
+    ],
+)
+def test_cap_that_cannot_be_kept_is_refused(cap: str, prices: PriceList | None, days: int, expected: str) -> None:
+    world = World(prices=prices, now=FETCHED_AT + timedelta(days=days))
+    with pytest.raises(PermanentError, match=f"trainmaster.max_cost Error: cannot be kept: {expected}"):
+        world.submit({**a_spec(), "trainmaster": {"maxCost": cap}})
+    assert world.store.load(world.job_id) is None
+
+
+def test_trials_share_the_cap_of_their_job() -> None:
+    job = a_tuning_job("r", max_trials=6)
+    job = replace(job, plan=replace(job.plan, cap=Cap(12.0, "USD", 3.0)))
+    assert job.tuning is not None
+    assert trial_job(job, job.tuning.trials[0], job.created_at).plan.cap == Cap(2.0, "USD", 3.0)
