@@ -1,0 +1,1 @@
+"""Programs that run on the systems, in the systems' environments."""

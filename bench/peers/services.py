@@ -1,0 +1,40 @@
+"""Systems that are a server: what they use while no job runs. Their jobs need a cloud, or machines reached by SSH."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from bench.peers.run import NotMeasured, Run
+from bench.peers.system import System, free_port, wait_for_port
+
+
+class Server(System):
+    program: ClassVar = ""
+
+    def start(self, run: Run) -> None:
+        raise NotMeasured("needs a cloud, or machines by SSH")
+
+    tune = start
+
+
+class Dstack(Server):
+    name: ClassVar = "dstack"
+    package: ClassVar = "dstack"
+
+    def up(self) -> None:
+        port = free_port()
+        self.environment |= {"HOME": str(self.folder), "DSTACK_SERVER_DIR": str(self.folder / "server")}
+        self.services = [self.spawn(self.bin / "dstack", "server", "--host=127.0.0.1", f"--port={port}", "--yes")]
+        wait_for_port(port, self.services[0])
+
+
+class SkyPilot(Server):
+    name: ClassVar = "SkyPilot"
+    package: ClassVar = "skypilot"
+
+    def up(self) -> None:
+        port = free_port()
+        self.environment |= {"HOME": str(self.folder), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
+        server = (self.bin / "python", "-m", "sky.server.server", "--host=127.0.0.1", f"--port={port}")
+        self.services = [self.spawn(*server)]
+        wait_for_port(port, self.services[0])
