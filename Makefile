@@ -132,7 +132,7 @@ bench-quick: $(INSTALLED) ## measure one small size of everything that `make ben
 	@$(BIN)/python -m bench --quick
 
 # Each peer has an environment of its own; `build/peers/NAME/.complete` installs one. torch comes from the runtime image.
-PEER_ray := ray[default,train,tune]==2.60.*
+PEER_ray := ray[train,tune]==2.60.*
 PEER_ftlauncher := nvidia-resiliency-ext==0.4.*
 PEER_dstack := dstack[server]==0.22.*
 PEER_skypilot := skypilot[gcp]==0.14.*

@@ -53,9 +53,9 @@ class Comparison:
         try:
             for found, value in measure(system, run).items():
                 self.add(found, system, value)
-        except NotMeasured as reason:
-            self.row(row).reasons[system.name] = str(reason)
-            print(f"{row}: {system.name}: {reason}", flush=True)
+        except Exception as reason:  # noqa: BLE001 - a failed measurement must not lose the others
+            self.row(row).reasons[system.name] = words(reason)
+            print(f"{row}: {system.name}: {reason!r}", flush=True)
         finally:
             system.end(run)
 
@@ -68,6 +68,10 @@ class Comparison:
         row = self.rows.setdefault(name, Row(name, measures.UNITS.get(name.rpartition(": ")[2], "s")))
         row.loads.append(round(os.getloadavg()[0], 1))
         return row
+
+
+def words(reason: Exception) -> str:
+    return str(reason) if isinstance(reason, NotMeasured) else type(reason).__name__
 
 
 def compare(systems: Sequence[System], rounds: int, comparison: Comparison) -> None:
@@ -107,8 +111,8 @@ def main() -> None:
                 versions[one.name] = system.version()
                 system.up()
                 ready.append(system)
-            except NotMeasured as reason:
-                versions[one.name] = f"skipped: {reason}"
+            except Exception as reason:  # noqa: BLE001 - as above
+                versions[one.name] = f"skipped: {words(reason)}"
             print(f"{one.name} {versions[one.name]}", flush=True)
         compare(ready, options.rounds, comparison)
     if options.page:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from pathlib import Path
 from typing import ClassVar
 
-from bench.peers.run import Run, kill
+from bench.peers.run import Run, family, kill
 from bench.peers.system import ENVIRONMENTS, PROGRAMS, System, free_port, wait_for_port
 from trainmaster_emulators.process.state import ROOT
 
@@ -51,14 +50,6 @@ class Torchrun(System):
             run.file,
         )
 
-    def _node_of(self, run: Run, rank: int) -> subprocess.Popen[bytes]:
-        """Return the node that runs the rank's process: ranks are given by the rendezvous."""
-        parent = os.getpid()
-        pid = run.processes[rank]
-        while (above := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])) != parent:
-            pid = above
-        return next(node for node in self.started if node.pid == pid)
-
     def lose_machine(self, run: Run) -> None:
         # Not the one that holds the rendezvous: its loss ends the job.
         node = self.started[-1]
@@ -66,7 +57,8 @@ class Torchrun(System):
         self.started[-1] = self._node(run)
 
     def announce(self, run: Run) -> None:
-        self._node_of(run, 1).send_signal(signal.SIGTERM)
+        node = next(node for node in self.started if run.processes[1] in [one.pid for one in family(node.pid)])
+        node.send_signal(signal.SIGTERM)
 
     def controller(self) -> list[int]:
         return [self.started[0].pid]

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from bench.peers.run import NotMeasured, Run, family, kill, until
 from bench.peers.system import PROGRAMS, STARTS_S, System, free_port
 
-# On a busy machine, Ray's defaults of 30 seconds are too short for its own start.
+AGENTS: Final = ("dashboard-agent-grpc", "dashboard-agent-listen", "runtime-env-agent", "metrics-export")
 QUIET: Final = {
     "RAY_raylet_start_wait_time_s": "300",
     "RAY_agent_register_timeout_ms": "300000",
@@ -45,7 +45,10 @@ class Ray(System):
         return f"/tmp/peers-ray-{self.port}"  # noqa: S108
 
     def _ray(self, *options: str) -> subprocess.Popen[bytes]:
-        return self.spawn(self.bin / "ray", "start", *options, "--num-cpus=1", "--disable-usage-stats", "--block")
+        # With ports that it need not wait for: it waits for 30 seconds at most, too short for a busy machine.
+        agents = [f"--{agent}-port={free_port()}" for agent in AGENTS]
+        quiet = ("--disable-usage-stats", "--block")
+        return self.spawn(self.bin / "ray", "start", *options, "--num-cpus=1", *agents, *quiet)
 
     def _node(self) -> subprocess.Popen[bytes]:
         return self._ray(f"--address=127.0.0.1:{self.port}")

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bench.peers.run import NotMeasured, Run
 from bench.peers.system import System, free_port, wait_for_port
 
 
-class Server(System):
-    program: ClassVar = ""
-
-    def start(self, run: Run) -> None:
-        raise NotMeasured("needs a cloud, or machines by SSH")
-
-    tune = start
-
-
-class Dstack(Server):
+class Dstack(System):
     name: ClassVar = "dstack"
     package: ClassVar = "dstack"
+    program: ClassVar = ""
 
     def up(self) -> None:
         port = free_port()
@@ -28,9 +19,10 @@ class Dstack(Server):
         wait_for_port(port, self.services[0])
 
 
-class SkyPilot(Server):
+class SkyPilot(System):
     name: ClassVar = "SkyPilot"
     package: ClassVar = "skypilot"
+    program: ClassVar = ""
 
     def up(self) -> None:
         port = free_port()

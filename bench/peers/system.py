@@ -44,9 +44,7 @@ class System:
         """Return the version of its package. Raises NotMeasured if it is not installed."""
         code = f"import importlib.metadata as m; print(m.version({self.package!r}))"
         try:
-            return subprocess.check_output(
-                [self.bin / "python", "-c", code], text=True, stderr=subprocess.DEVNULL
-            ).strip()
+            return subprocess.check_output([self.bin / "python", "-c", code], text=True).strip()
         except (OSError, subprocess.CalledProcessError):
             raise NotMeasured("is not installed") from None
 
@@ -55,7 +53,7 @@ class System:
 
     def start(self, run: Run) -> None:
         """Start the program."""
-        raise NotMeasured("runs no program here")
+        raise NotMeasured("needs a cloud, or machines by SSH")
 
     def hang(self, run: Run) -> None:
         """Start the program, with a time limit of a minute for a step that does not come."""

@@ -95,7 +95,7 @@ class Trainmaster(System):
 
     def end(self, run: Run) -> None:
         if self.job:
-            self.call(self.bin / "trainmaster", "jobs", "cancel", self.job)
+            self.spawn(self.bin / "trainmaster", "jobs", "cancel", self.job).wait(STARTS_S)
         self.job = ""
         super().end(run)
 
