@@ -6,9 +6,12 @@ import ray
 import trial
 from ray import tune
 
+FILE = sys.argv[1]
+"""Of this process: in a trial, sys.argv is that of Ray's worker."""
+
 
 def objective(config):
-    tune.report({"accuracy": trial.run(sys.argv[1], config["rate"])})
+    tune.report({"accuracy": trial.run(FILE, config["rate"])})
 
 
 ray.init(address=sys.argv[2])
@@ -16,5 +19,5 @@ tune.Tuner(
     objective,
     param_space={"rate": tune.uniform(0, 1)},
     tune_config=tune.TuneConfig(num_samples=8, max_concurrent_trials=2, metric="accuracy", mode="max"),
-    run_config=tune.RunConfig(storage_path=f"{sys.argv[1]}.ray"),
+    run_config=tune.RunConfig(storage_path=f"{FILE}.ray"),
 ).fit()
