@@ -83,7 +83,7 @@ def compare(systems: Sequence[System], rounds: int, comparison: Comparison) -> N
     for _ in range(rounds):
         comparison.measure(measures.IN_TURN, systems, 1)
     comparison.deadline = float("inf")
-    comparison.measure(measures.AT_LAST, systems, 1)
+    comparison.measure(measures.AT_LAST, systems, len(systems))
 
 
 def main() -> None:

@@ -52,8 +52,7 @@ class Torchrun(System):
 
     def lose_machine(self, run: Run) -> None:
         # Not the one that holds the rendezvous: its loss ends the job.
-        node = self.started[-1]
-        kill(node.pid)
+        kill(self.started[-1].pid)
         self.started[-1] = self._node(run)
 
     def announce(self, run: Run) -> None:

@@ -9,25 +9,18 @@ from typing import ClassVar, Final
 from bench.peers.run import NotMeasured, Run, family, kill, until
 from bench.peers.system import PROGRAMS, STARTS_S, System, free_port
 
-AGENTS: Final = ("dashboard-agent-grpc", "dashboard-agent-listen", "runtime-env-agent", "metrics-export")
-QUIET: Final = {
-    "RAY_raylet_start_wait_time_s": "300",
-    "RAY_agent_register_timeout_ms": "300000",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
-    "PYTHONPATH": str(PROGRAMS),
-    "RAY_TRAIN_V2_ENABLED": "1",
-}
+# For a busy machine: the default is 30 seconds.
+VARIABLES: Final = {"RAY_raylet_start_wait_time_s": "300", "PYTHONPATH": str(PROGRAMS), "no_proxy": "*"}
 
 
 class Ray(System):
     name: ClassVar = "Ray"
     package: ClassVar = "ray"
     program: ClassVar = "ray_train.py"
+    port = 0
 
     def up(self) -> None:
-        self.environment |= QUIET
-        for name in ("no_proxy", "NO_PROXY"):
-            self.environment[name] = "*"
+        self.environment |= VARIABLES
         self.port = free_port()
         head = self._ray("--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.temporary}")
         self.services = [head]
@@ -36,8 +29,12 @@ class Ray(System):
         self._wait_for_nodes(2)
 
     def _wait_for_nodes(self, count: int) -> None:
-        log = self.folder / "log"
-        until(lambda: log.read_text().count("Ray runtime started") >= count, "start of a node", STARTS_S)
+        def are_up() -> bool:
+            if self.services[-1].poll() is not None:
+                raise NotMeasured("its node does not start")
+            return (self.folder / "log").read_text().count("Ray runtime started") >= count
+
+        until(are_up, "start of a node", STARTS_S)
 
     @property
     def temporary(self) -> str:
@@ -45,10 +42,7 @@ class Ray(System):
         return f"/tmp/peers-ray-{self.port}"  # noqa: S108
 
     def _ray(self, *options: str) -> subprocess.Popen[bytes]:
-        # With ports that it need not wait for: it waits for 30 seconds at most, too short for a busy machine.
-        agents = [f"--{agent}-port={free_port()}" for agent in AGENTS]
-        quiet = ("--disable-usage-stats", "--block")
-        return self.spawn(self.bin / "ray", "start", *options, "--num-cpus=1", *agents, *quiet)
+        return self.spawn(self.bin / "ray", "start", *options, "--num-cpus=1", "--disable-usage-stats", "--block")
 
     def _node(self) -> subprocess.Popen[bytes]:
         return self._ray(f"--address=127.0.0.1:{self.port}")

@@ -13,7 +13,7 @@ from typing import Final
 import psutil
 
 POLL_S: Final = 0.02
-LIMIT_S: Final = 90.0
+LIMIT_S: Final = 60.0
 """What takes longer counts as not happening."""
 
 
