@@ -51,8 +51,9 @@ class Comparison:
             return
         run = Run(system.folder / f"{next(self._numbers)}.jsonl")
         try:
-            for found, value in measure(system, run).items():
-                self.add(found, system, value)
+            for values in measure(system, run):
+                for found, value in values.items():
+                    self.add(found, system, value)
         except Exception as reason:  # noqa: BLE001 - a failed measurement must not lose the others
             self.row(row).reasons[system.name] = words(reason)
             print(f"{row}: {system.name}: {reason!r}", flush=True)

@@ -1,11 +1,11 @@
-"""What is measured on each system. A measure returns values by the name of their row, or raises NotMeasured."""
+"""What is measured on each system. A measure yields values by the name of their row, and may raise NotMeasured."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -33,35 +33,36 @@ def _recovery(name: str, run: Run, fault: Callable[[], None], within_s: float = 
     return {f"{name}: {phase}": seconds for phase, seconds in recovery(run, fault, within_s).items()}
 
 
-def exit_(system: System, run: Run) -> Values:
-    new = started(system, run)
-    return new | _recovery("SIGKILL of a process", run, partial(os.kill, run.processes[1], signal.SIGKILL))
+def exit_(system: System, run: Run) -> Iterator[Values]:
+    yield started(system, run)
+    yield _recovery("SIGKILL of a process", run, partial(os.kill, run.processes[1], signal.SIGKILL))
 
 
-def machine(system: System, run: Run) -> Values:
-    new = started(system, run)
-    return new | _recovery("loss of a machine", run, partial(system.lose_machine, run))
+def machine(system: System, run: Run) -> Iterator[Values]:
+    yield started(system, run)
+    yield _recovery("loss of a machine", run, partial(system.lose_machine, run))
 
 
-def hang(system: System, run: Run) -> Values:
+def hang(system: System, run: Run) -> Iterator[Values]:
     started(system, run, system.hang)
     stop = partial(os.kill, run.processes[1], signal.SIGSTOP)
-    return _recovery("hang of a process, 60 s allowed", run, stop, 60 + LIMIT_S)
+    yield _recovery("hang of a process, 60 s allowed", run, stop, 60 + LIMIT_S)
 
 
-def notice(system: System, run: Run) -> Values:
-    new = started(system, run)
+def notice(system: System, run: Run) -> Iterator[Values]:
+    yield started(system, run)
     began = time.time()
     system.announce(run)
     deadline = began + NOTICE_S
     while time.time() < deadline and len(run.firsts("saved")) < run.ranks:
         time.sleep(0.1)
     saves = run.firsts("saved")
-    last = {"notice of the end of a machine: last save": saves[-1] - began} if saves else {}
-    return new | {"notice of the end of a machine: processes that saved": float(len(saves)), **last}
+    yield {"notice of the end of a machine: processes that saved": len(saves)}
+    if saves:
+        yield {"notice of the end of a machine: last save": saves[-1] - began}
 
 
-def trials(system: System, run: Run) -> Values:
+def trials(system: System, run: Run) -> Iterator[Values]:
     began = time.time()
     system.tune(run)
 
@@ -69,10 +70,10 @@ def trials(system: System, run: Run) -> Values:
         return [moment.at for moment in run.moments if moment.moment == "end"]
 
     until(lambda: len(ends()) >= TRIALS, f"end of {TRIALS} trials", STARTS_S)
-    return {"eight trials of a second, two at a time: end of the last": max(ends()) - began}
+    yield {"eight trials of a second, two at a time: end of the last": max(ends()) - began}
 
 
-def controller(system: System, run: Run) -> Values:
+def controller(system: System, run: Run) -> Iterator[Values]:
     """Kill the processes that decide, look how many processes train on, and let one of them fail."""
     started(system, run)
     old = set(run.processes.values())
@@ -81,17 +82,16 @@ def controller(system: System, run: Run) -> Values:
     time.sleep(TRAINS_ON_S)
     stepping = {moment.pid for moment in run.moments if moment.moment == "step" and moment.at > time.time() - 2}
     name = "SIGKILL of the controller"
-    found = {f"{name}: processes that train on": float(len(stepping & old))}
-    if not stepping:
-        return found
-    return found | _recovery(f"{name}, then of a process", run, partial(kill, *list(stepping & old)[:1]))
+    yield {f"{name}: processes that train on": len(stepping & old)}
+    if stepping:
+        yield _recovery(f"{name}, then of a process", run, partial(kill, *list(stepping & old)[:1]))
 
 
-def idle(system: System, _: Run) -> Values:
-    return {f"idle: {what}": value for what, value in footprint(system.idle(), IDLE_S).items()}
+def idle(system: System, _: Run) -> Iterator[Values]:
+    yield {f"idle: {what}": value for what, value in footprint(system.idle(), IDLE_S).items()}
 
 
-Measure = Callable[[System, Run], Values]
+Measure = Callable[[System, Run], Iterable[Values]]
 NEXT: Final = "next step of all ranks"
 IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
     "exit": (exit_, f"SIGKILL of a process: {NEXT}"),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -84,20 +85,30 @@ def test_program_saves_when_it_is_asked_and_ends_when_it_shall(tmp_path: Path) -
         assert run.moments[-1].moment == last
 
 
+def start(system: System, run: Run) -> Iterator[dict[str, float]]:
+    yield started(system, run)
+    raise NotMeasured("no last line")
+
+
 def test_rows_have_the_values_of_each_round_and_the_reasons(tmp_path: Path) -> None:
     system = Local(tmp_path / "local")
     comparison = Comparison(time.monotonic() + 60, ["start", "notice"])
     measured = {
-        "start": (started, "new job: first line of all processes"),
+        "start": (start, "new job: last line"),
         "notice": IN_TURN["notice"],
-        "unselected": (started, "another row"),
+        "unselected": (start, "another row"),
     }
     for _ in range(2):
         comparison.measure(measured, [system], 1)
     rows = comparison.rows
-    assert set(rows) == {"new job: first line of all processes", "notice of the end of a machine: processes that saved"}
+    assert rows.keys() == {
+        "new job: first line of all processes",
+        "new job: last line",
+        "notice of the end of a machine: processes that saved",
+    }
     values = rows["new job: first line of all processes"].values["local"]
-    assert len(values) == 2
+    assert len(values) == 4, "a value stays that is measured before something does not happen"
+    assert rows["new job: last line"].cell("local") == "no last line"
     assert all(0 < value < 60 for value in values)
     assert rows["notice of the end of a machine: processes that saved"].cell("local") == "has no notice"
     assert system.ends == 4, "each run is ended, also one without a value"
