@@ -74,8 +74,9 @@ def store(measured: Iterable[Row], versions: Mapping[str, str] | None = None, pa
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
     rows = {row["name"]: row for row in data.pop("rows")} | {row.name: asdict(row) for row in measured}
     machine = f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}"
-    data |= {"machine": machine, "versions": {**data.get("versions", {}), **(versions or {})}, "rows": [*rows.values()]}
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    about = {"machine": machine, "versions": {**data.get("versions", {}), **(versions or {})}}
+    lines = ",\n".join(map(json.dumps, rows.values()))
+    path.write_text(f'{json.dumps(about)[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
     write_page(page)
 
 
@@ -106,10 +107,7 @@ def _page(data: Mapping[str, Any], rows: list[Row], images: Path) -> Iterator[st
     systems = list(dict.fromkeys([OURS, *(system for row in rows for system in (*row.values, *row.reasons))]))
     yield f"| | unit | {' | '.join(systems)} | n | load | on |"
     yield "| --- " * (len(systems) + 5) + "|"
-    largest: dict[str, int] = {}
-    for row in rows:
-        if match := LARGEST.match(row.name):
-            largest[match["name"]] = max(int(match["size"]), largest.get(match["name"], 0))
+    largest = {match["name"]: int(match["size"]) for row in rows if (match := LARGEST.match(row.name))}
     for row in rows:
         match = LARGEST.match(row.name)
         if match is None or int(match["size"]) == largest[match["name"]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -90,8 +92,7 @@ class System:
         _stop(self.started)
 
     def down(self) -> None:
-        _stop(self.started)
-        _stop(self.services)
+        _stop([*self.started, *self.services])
 
     def idle(self) -> list[psutil.Process]:
         """Return the processes that run while no job does."""
@@ -127,6 +128,8 @@ class System:
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
     kill(*(process.pid for process in processes))
     while processes:
+        with suppress(ProcessLookupError):  # what an ended launcher has left
+            os.killpg(processes[-1].pid, signal.SIGKILL)
         processes.pop().wait()
 
 

@@ -1,1 +1,0 @@
-"""Programs that run on the systems, in the systems' environments."""
