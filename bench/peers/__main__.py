@@ -47,8 +47,8 @@ class Comparison:
                     list(pool.map(partial(self._measure, name, measure, row), systems))
 
     def _measure(self, name: str, measure: Measure, row: str, system: System) -> None:
-        if time.monotonic() > self.deadline:
-            return
+        if time.monotonic() > self.deadline or (row in self.rows and system.name in self.rows[row].reasons):
+            return  # what did not happen once is not awaited again
         run = Run(system.folder / f"{next(self._numbers)}.jsonl")
         try:
             for values in measure(system, run):
@@ -66,7 +66,8 @@ class Comparison:
         print(f"{name}: {system.name}: {value:.2f} {row.unit} (load {row.loads[-1]})", flush=True)
 
     def row(self, name: str) -> Row:
-        row = self.rows.setdefault(name, Row(name, measures.UNITS.get(name.rpartition(": ")[2], "s")))
+        word = name.rpartition(": ")[2].partition(" ")[0]
+        row = self.rows.setdefault(name, Row(name, word if word in measures.UNITS else "s"))
         row.loads.append(round(os.getloadavg()[0], 1))
         return row
 

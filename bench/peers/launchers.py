@@ -69,6 +69,7 @@ class FtLauncher(Torchrun):
     name: ClassVar = "ft_launcher"
     package: ClassVar = "nvidia-resiliency-ext"
     program: ClassVar = "ft.py"
+    hang = Torchrun.start
     options: ClassVar = ("--ft-initial-rank-heartbeat-timeout=60", "--ft-rank-heartbeat-timeout=60")
 
     @property

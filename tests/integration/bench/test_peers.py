@@ -92,10 +92,11 @@ def start(system: System, run: Run) -> Iterator[dict[str, float]]:
 
 def test_rows_have_the_values_of_each_round_and_the_reasons(tmp_path: Path) -> None:
     system = Local(tmp_path / "local")
-    comparison = Comparison(time.monotonic() + 60, ["start", "notice"])
+    comparison = Comparison(time.monotonic() + 60, ["start", "notice", "again"])
     measured = {
         "start": (start, "new job: last line"),
         "notice": IN_TURN["notice"],
+        "again": (lambda system, run: [started(system, run)], "new job: first line of all processes"),
         "unselected": (start, "another row"),
     }
     for _ in range(2):
@@ -107,11 +108,11 @@ def test_rows_have_the_values_of_each_round_and_the_reasons(tmp_path: Path) -> N
         "notice of the end of a machine: processes that saved",
     }
     values = rows["new job: first line of all processes"].values["local"]
-    assert len(values) == 4, "a value stays that is measured before something does not happen"
+    assert len(values) == 4, "two rounds of one measure, and what the others measured before something did not happen"
     assert rows["new job: last line"].cell("local") == "no last line"
     assert all(0 < value < 60 for value in values)
     assert rows["notice of the end of a machine: processes that saved"].cell("local") == "has no notice"
-    assert system.ends == 4, "each run is ended, also one without a value"
+    assert system.ends == 4, "each run is ended, and what did not happen is not tried again"
     comparison.deadline = 0
     comparison.measure(measured, [system], 1)
     assert system.ends == 4, "no measurement begins after the time limit"
