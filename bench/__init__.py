@@ -1,9 +1,8 @@
-"""Benchmarks of the control plane: `make bench`, and `make bench-quick` for one small size.
+"""Benchmarks: `make bench` of the control plane, `make bench-peers` of whole jobs beside other systems.
 
-    cloud           the Firestore and Pub/Sub emulators, a store whose calls are counted, the VMs' identity tokens
-    control_plane   the real flows on several threads, the bus between them in memory, VMs that are dictionary entries
-    NAME            one group of measurements each: warm_events, throughput, delivery, gangs, job_cost, many_jobs
-    report          the results as a table, as build/bench.json, and as docs/benchmarks.md with its plots
-
-Every time is measured with a floor in the same run: the same calls to Google's clients without any code of ours.
+cloud           the Firestore emulator, a store whose calls are counted, the VMs' identity tokens
+control_plane   the real flows on several threads, the bus between them in memory, VMs that are dictionary entries
+NAME            one group of measurements each: gangs, job_cost, many_jobs
+peers           the same programs on the local stack and on its peers
+report          the results as docs/benchmarks.json, and as docs/benchmarks.md with its plots
 """

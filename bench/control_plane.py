@@ -17,8 +17,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
-from trainmaster.core.model.replica import Replica
-from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
@@ -29,7 +27,7 @@ from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
 from trainmaster.messaging.authenticate import AuthDeps, Authenticated, authenticate, authenticate_loss
 from trainmaster.messaging.push import Message
-from trainmaster.ports import Bus, Store
+from trainmaster.ports import Store
 
 THREADS: Final = 16
 REDELIVERY_S: Final = 0.5
@@ -56,12 +54,11 @@ class ControlPlane:
     store: Store
     auth: AuthDeps | None = None
     """None: senders are not authenticated."""
-    bus: Bus | None = None
-    """Where flows publish; None: to `requests`, from which `run` takes the messages."""
     threads: int = THREADS
     limits: Mapping[str, int] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
     requests: MemoryBus = field(default_factory=MemoryBus)
+    """Where flows publish, and from which `run` takes the messages."""
     arrivals: SimpleQueue[Delivery] = field(default_factory=SimpleQueue)
     """Deliveries of messages that agents send while `run` handles others."""
     fleet: MemoryFleet = field(default_factory=MemoryFleet)
@@ -72,10 +69,8 @@ class ControlPlane:
 
     @property
     def deps(self) -> CreationDeps:
-        bus = self.bus or self.requests
-        return CreationDeps(
-            self.store, bus, clock=lambda: datetime.now(UTC), sleep=self.sleep, limits=dict(self.limits)
-        )
+        clock = partial(datetime.now, UTC)
+        return CreationDeps(self.store, self.requests, clock=clock, sleep=self.sleep, limits=dict(self.limits))
 
     @property
     def fleet_deps(self) -> FleetDeps:
@@ -86,9 +81,6 @@ class ControlPlane:
     def submit(self, job_id: str, spec: Mapping[str, object]) -> Delivery:
         data = json.dumps({"jobId": job_id, **spec}).encode()
         return "submit", lambda: submit.handle(data, f"gs://bucket/jobs/{job_id}.json#1", self.deps)
-
-    def provision(self, request: internal_requests.ProvisionRequest) -> Delivery:
-        return "provision", lambda: provision.handle(request, self.fleet_deps, self.deps)
 
     def sweep(self) -> Delivery:
         return "sweep", lambda: sweep.handle(self.deps)
@@ -143,12 +135,6 @@ class ControlPlane:
                 time.sleep(REDELIVERY_S)
             else:
                 return
-
-    def replicas(self, job_id: str) -> dict[ReplicaId, Replica]:
-        loaded = self.store.load_attempt(job_id)
-        if loaded is None:
-            raise KeyError(job_id)
-        return {replica.replica_id: replica for replica in loaded.state.replicas}
 
     def vms(self, job_id: str) -> tuple[Vm, ...]:
         return self.fleet.list_vms(job_id)

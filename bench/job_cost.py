@@ -1,4 +1,4 @@
-"""The cost of one job from its submission to its end: a + b * N for N replicas, and in dollars.
+"""The cost of one job of N replicas from its submission to its end, also in dollars.
 
     submitted ── VMs created ── all replicas ready ── workers exit 0 ── chief exits 0 ── VMs deleted
 
@@ -40,28 +40,6 @@ class Cost:
         return operation_prices.dollars(self.reads, self.writes, self.deletes, self.invocations)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The cost of a job of N replicas: `constant` + `slope` * N."""
-
-    constant: Cost
-    slope: Cost
-
-    def at(self, size: int) -> Cost:
-        return Cost(
-            *(getattr(self.constant, unit.name) + size * getattr(self.slope, unit.name) for unit in fields(Cost))
-        )
-
-
-def line_through(first: tuple[int, Cost], second: tuple[int, Cost]) -> Line:
-    (size, cost), (other_size, other_cost) = first, second
-    slope = Cost(
-        *((getattr(other_cost, unit.name) - getattr(cost, unit.name)) / (other_size - size) for unit in fields(Cost))
-    )
-    constant = Cost(*(getattr(cost, unit.name) - size * getattr(slope, unit.name) for unit in fields(Cost)))
-    return Line(constant, slope)
-
-
 def run_job(project: Project, size: int) -> Cost:
     """Run one job of `size` replicas from its submission to its end, and return what that cost."""
     meter = Meter()
@@ -85,7 +63,7 @@ def run_job(project: Project, size: int) -> Cost:
 
 
 def measure(emulators: Emulators, sizes: Sequence[int]) -> Figures:
-    """Return the cost of a job by size, and the line through the last two sizes."""
+    """Return the cost of a job by size."""
     costs: dict[int, Cost] = {}
     for size in sizes:
         with emulators.project() as project:
@@ -95,10 +73,4 @@ def measure(emulators: Emulators, sizes: Sequence[int]) -> Figures:
         for unit in fields(Cost):
             figures[f"job cost: {unit.name} N={size}"] = Figure(getattr(cost, unit.name), unit.name)
         figures[f"job cost: price N={size}"] = Figure(cost.dollars, "USD")
-    several = [size for size in sizes if size > 1]  # a job without workers takes another path
-    line = line_through(*((size, costs[size]) for size in several[-2:]))
-    for part, cost in (("per job", line.constant), ("per replica", line.slope)):
-        for unit in fields(Cost):
-            figures[f"job cost: {unit.name} {part}"] = Figure(getattr(cost, unit.name), unit.name)
-        figures[f"job cost: price {part}"] = Figure(cost.dollars, "USD")
     return figures

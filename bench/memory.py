@@ -20,8 +20,6 @@ from trainmaster.gcp.firestore.store import FirestoreStore
 
 ATTEMPT: Final = "attempt"
 LIVE_JOBS: Final = "live-jobs"
-GROWTH_MAX_MIB: Final = 256.0
-"""A function has 512 MiB and needs 160 MiB at its start. The limit leaves a reserve of 96 MiB."""
 
 
 def measure(emulators: Emulators, project: Project, name: str, read: str, job_id: str = "") -> Figures:
@@ -34,7 +32,7 @@ def measure(emulators: Emulators, project: Project, name: str, read: str, job_id
         check=True,
     )
     before, after = (int(word) / 1024 for word in done.stdout.split())
-    return {name: Figure(after - before, "MiB", value_max=GROWTH_MAX_MIB)}
+    return {name: Figure(after - before, "MiB")}
 
 
 def main(project: str, read: str, job_id: str) -> None:

@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from bench import report
-from bench.__main__ import FIGURE_OF, QUICK, main, missing_measurements, run
+from bench.__main__ import QUICK, run
 from bench.cloud import Emulators
-from bench.figures import Figure, Figures
-
-ROOT = Path(__file__).parents[3]
+from bench.figures import Figure
+from bench.report import Row
 
 
 @pytest.mark.heavy
-def test_quick_benchmark_measures_everything(firestore_emulator: str, pubsub_emulator: str, tmp_path: Path) -> None:
-    figures: Figures = {}
-    run(QUICK, Emulators(firestore_emulator, pubsub_emulator), figures, tmp_path / "bench.json")
-    stored = json.loads((tmp_path / "bench.json").read_text())
-    assert stored.keys() == figures.keys()
+def test_quick_benchmark_measures_everything(firestore_emulator: str, tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text("")
+    figures = run(QUICK, Emulators(firestore_emulator), page)
+    stored = json.loads((tmp_path / "benchmarks.json").read_text())
+    assert [row["name"] for row in stored["rows"]] == list(figures)
     groups = {name.partition(":")[0] for name in figures}
-    assert groups == {
-        "memory",
-        "warm event",
-        "throughput",
-        "delivery",
-        "job cost",
-        "queue",
-        "sweep",
-        *("start", "rerun", "restart", "loss", "end"),
-    }
+    assert groups == {"memory", "job cost", "queue", "sweep", "start", "rerun", "restart", "loss", "end"}
     assert all(figure.value > 0 for name, figure in figures.items() if "time" in name)
     assert figures["loss: inserts N=3"].value == 1
     assert figures["loss: failed deliveries N=3"].value == 0
@@ -41,10 +31,6 @@ def test_quick_benchmark_measures_everything(firestore_emulator: str, pubsub_emu
 @pytest.mark.parametrize(
     ("figure", "is_within"),
     [
-        (Figure(1.5, "ms", 1.0, ratio_max=1.5), True),
-        (Figure(1.6, "ms", 1.0, ratio_max=1.5), False),
-        (Figure(70, "events/s", 100, ratio_min=0.7), True),
-        (Figure(69, "events/s", 100, ratio_min=0.7), False),
         (Figure(12, "listings", value_max=12), True),
         (Figure(13, "listings", value_max=12), False),
         (Figure(13, "listings"), True),
@@ -56,45 +42,33 @@ def test_each_limit_of_a_figure_is_checked(figure: Figure, is_within: bool) -> N
     assert ("OVER THE LIMIT" in line) is not is_within
 
 
-def test_page_is_not_written_without_all_figures(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A page written from incomplete figures would lose the others."""
-    monkeypatch.setattr("bench.report.read_json", lambda: {"throughput: 8 threads": Figure(1, "events/s")})
-    monkeypatch.setattr("sys.argv", ["bench", "--only", "delivery", "gang-1", "--page"])
-    with pytest.raises(SystemExit):
-        main()
-    error = capsys.readouterr().err
-    assert "has none of warm-events, job-cost, queue, sweep, gang-10, gang-100, gang-1000: run" in error
-    monkeypatch.setattr("sys.argv", ["bench", "--quick", "--page"])
-    with pytest.raises(SystemExit):
-        main()
-
-
-def test_figures_of_the_page_have_one_of_each_measurement() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert [name for name, figure in FIGURE_OF.items() if f"| {figure} |" not in page] == []
-    assert missing_measurements(dict.fromkeys(FIGURE_OF.values(), Figure(1, "s"))) == []
-
-
-def test_figures_are_stored_and_read_back(tmp_path: Path) -> None:
-    figures = {"a": Figure(1.5, "ms", 1.0, ratio_max=1.5), "b N=10": Figure(3, "reads", value_max=5)}
-    report.write_json(figures, tmp_path / "bench.json")
-    assert report.read_json(tmp_path / "bench.json") == figures
-    assert report.read_json(tmp_path / "absent.json") == {}
-
-
-def test_page_has_a_plot_of_each_sized_figure_and_a_row_of_every_figure(tmp_path: Path) -> None:
+def test_measured_rows_replace_theirs_and_keep_the_others(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
-    (tmp_path / "images").mkdir()
-    page.write_text(f"# Benchmarks\n\n{report.MARK}\nold figures")
-    figures = {f"loss: time N={size}": Figure(size / 50, "s") for size in (1, 10, 100, 1000)}
-    report.write_page({**figures, "other": Figure(2.0, "ms", 1.0)}, page)
+    page.write_text("# Benchmarks\n")
+    exit_ = Row(
+        "exit: next step", "s", {"Trainmaster": [2.0, 1.0, 4.0], "torchrun": [3.0]}, {"Ray": "ends"}, [0.5, 2.0]
+    )
+    sized = [Row(f"loss: time N={size}", "s", {"Trainmaster": [size / 50]}) for size in (1, 1000)]
+    report.store([exit_, *sized], {"torchrun": "2.13.0"}, page)
+    report.store([Row("loss: time N=1000", "s", {"Trainmaster": [7.0]})], page=page)
     text = page.read_text()
     assert text.startswith("# Benchmarks\n")
-    assert "old figures" not in text
-    assert "| other | 2 ms | 1 ms | 2.00 |  |" in text
-    plot = ElementTree.fromstring((tmp_path / "images" / "bench-gang-time.svg").read_text())  # noqa: S314 - our own
-    assert len(plot.findall(".//{http://www.w3.org/2000/svg}polyline")) == 1
-    assert "images/bench-gang-time.svg" in text
-    assert "bench-queue.svg" not in text
+    assert text.count(report.MARK) == 1
+    assert "torchrun 2.13.0" in text
+    assert "| | unit | Trainmaster | torchrun | Ray | n | load | on |" in text
+    assert f"| exit: next step | s | 2 (1 to 4) | 3 | ends | 3 | 0.5 to 2 | {exit_.on} |" in text
+    assert "| loss: time N=1000 | s | 7 |" in text
+    assert "N=1 |" not in text, "of a row with sizes, the page shows the largest"
+    rows = json.loads((tmp_path / "benchmarks.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["exit: next step", "loss: time N=1", "loss: time N=1000"]
+    assert rows[0]["values"]["Trainmaster"] == [2.0, 1.0, 4.0]
+
+
+def test_page_is_made_of_the_data_file(tmp_path: Path) -> None:
+    """The data file and the page beside it are committed together."""
+    page = tmp_path / "benchmarks.md"
+    (tmp_path / "images").symlink_to(report.PAGE.parent / "images")
+    for name in ("benchmarks.md", "benchmarks.json"):
+        (tmp_path / name).write_text((report.PAGE.parent / name).read_text())
+    report.write_page(page)
+    assert page.read_text() == report.PAGE.read_text()

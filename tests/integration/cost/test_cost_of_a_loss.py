@@ -61,8 +61,8 @@ def test_reads_after_a_loss_are_linear_in_the_number_of_replicas(size: int) -> N
 
 
 @pytest.mark.parametrize("size", [10, *(pytest.param(size, marks=pytest.mark.heavy) for size in (100, 1000))])
-def test_reads_after_a_loss_are_linear_on_firestore(size: int, firestore_emulator: str, pubsub_emulator: str) -> None:
-    with Emulators(firestore_emulator, pubsub_emulator).project() as project, agents(project.name) as senders:
+def test_reads_after_a_loss_are_linear_on_firestore(size: int, firestore_emulator: str) -> None:
+    with Emulators(firestore_emulator).project() as project, agents(project.name) as senders:
         meter = Meter()
         attach(project.client, meter)
         lose_one(Gang(project.store, project.observer, meter, senders, size), size, meter)

@@ -1,0 +1,113 @@
+"""What is measured on each system. A measure yields values by the name of their row, and may raise NotMeasured."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from bench.peers.run import LIMIT_S, NotMeasured, Run, footprint, kill, recovery, until
+from bench.peers.system import STARTS_S, System
+
+Values = dict[str, float]
+IDLE_S: Final = 45.0
+TRAINS_ON_S: Final = 15.0
+NOTICE_S: Final = 15.0
+TRIALS: Final = 8
+
+
+def started(system: System, run: Run, start: Callable[[Run], None] | None = None) -> Values:
+    """Start the program, and wait until every rank has taken a step."""
+    began = time.time()
+    (start or system.start)(run)
+    until(lambda: run.is_training() or system.has_failed, "first step", STARTS_S)
+    if not run.is_training():
+        raise NotMeasured("its program does not start")
+    return {"new job: first line of all processes": run.firsts("start")[-1] - began}
+
+
+def _recovery(name: str, run: Run, fault: Callable[[], None], within_s: float = LIMIT_S) -> Values:
+    return {f"{name}: {phase}": seconds for phase, seconds in recovery(run, fault, within_s).items()}
+
+
+def exit_(system: System, run: Run) -> Iterator[Values]:
+    yield started(system, run)
+    yield _recovery("SIGKILL of a process", run, partial(os.kill, run.processes[1], signal.SIGKILL))
+
+
+def machine(system: System, run: Run) -> Iterator[Values]:
+    yield started(system, run)
+    yield _recovery("loss of a machine", run, partial(system.lose_machine, run))
+
+
+def hang(system: System, run: Run) -> Iterator[Values]:
+    started(system, run, system.hang)
+    stop = partial(os.kill, run.processes[1], signal.SIGSTOP)
+    yield _recovery("hang of a process, 60 s allowed", run, stop, 60 + LIMIT_S)
+
+
+def notice(system: System, run: Run) -> Iterator[Values]:
+    yield started(system, run)
+    began = time.time()
+    system.announce(run)
+    deadline = began + NOTICE_S
+    while time.time() < deadline and len(run.firsts("saved")) < run.ranks:
+        time.sleep(0.1)
+    saves = run.firsts("saved")
+    yield {"notice of the end of a machine: processes that saved": len(saves)}
+    if saves:
+        yield {"notice of the end of a machine: last save": saves[-1] - began}
+
+
+def trials(system: System, run: Run) -> Iterator[Values]:
+    began = time.time()
+    system.tune(run)
+
+    def ends() -> list[float]:
+        return [moment.at for moment in run.moments if moment.moment == "end"]
+
+    until(lambda: len(ends()) >= TRIALS, f"end of {TRIALS} trials", STARTS_S)
+    yield {"eight trials of a second, two at a time: end of the last": max(ends()) - began}
+
+
+def controller(system: System, run: Run) -> Iterator[Values]:
+    """Kill the processes that decide, look how many processes train on, and let one of them fail."""
+    started(system, run)
+    old = set(run.processes.values())
+    for pid in system.controller():
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(TRAINS_ON_S)
+    stepping = {moment.pid for moment in run.moments if moment.moment == "step" and moment.at > time.time() - 2}
+    name = "SIGKILL of the controller"
+    yield {f"{name}: processes that train on": len(stepping & old)}
+    if stepping:
+        yield _recovery(f"{name}, then of a process", run, partial(kill, *list(stepping & old)[:1]))
+
+
+def idle(system: System, _: Run) -> Iterator[Values]:
+    yield {f"idle: {what}": value for what, value in footprint(system.idle(), IDLE_S).items()}
+
+
+Measure = Callable[[System, Run], Iterable[Values]]
+NEXT: Final = "next step of all ranks"
+IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
+    "exit": (exit_, f"SIGKILL of a process: {NEXT}"),
+    "machine": (machine, f"loss of a machine: {NEXT}"),
+    "notice": (notice, "notice of the end of a machine: processes that saved"),
+    "trials": (trials, "eight trials of a second, two at a time: end of the last"),
+}
+"""What is measured once in each round, one system after the other, and the row that says why there is no value."""
+AT_ONCE: Final[dict[str, tuple[Measure, str]]] = {
+    "idle": (idle, "idle: processes"),
+    "hang": (hang, f"hang of a process, 60 s allowed: {NEXT}"),
+}
+"""Mostly waiting: measured once, on all systems at the same time."""
+AT_LAST: Final[dict[str, tuple[Measure, str]]] = {
+    "controller": (controller, f"SIGKILL of the controller, then of a process: {NEXT}")
+}
+"""Mostly waiting, too, and it leaves some systems broken."""
+UNITS: Final = ("processes", "MiB", "%", "lines")
+"""First words of rows that are not in seconds."""

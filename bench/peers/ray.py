@@ -1,0 +1,69 @@
+"""Ray Train and Ray Tune, on a cluster of two nodes of one CPU each."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import ClassVar, Final
+
+from bench.peers.run import NotMeasured, Run, family, kill, until
+from bench.peers.system import PROGRAMS, STARTS_S, System, free_port
+
+# For a busy machine: the default is 30 seconds.
+VARIABLES: Final = {"RAY_raylet_start_wait_time_s": "300", "PYTHONPATH": str(PROGRAMS), "no_proxy": "*"}
+
+
+class Ray(System):
+    name: ClassVar = "Ray"
+    package: ClassVar = "ray"
+    program: ClassVar = "ray_train.py"
+    port = 0
+
+    def up(self) -> None:
+        self.environment |= VARIABLES
+        self.port = free_port()
+        head = self._ray("--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.temporary}")
+        self.services = [head]
+        self._wait_for_nodes(1)
+        self.services.append(self._node())
+        self._wait_for_nodes(2)
+
+    def _wait_for_nodes(self, count: int) -> None:
+        def are_up() -> bool:
+            if self.services[-1].poll() is not None:
+                raise NotMeasured("its node does not start")
+            return (self.folder / "log").read_text().count("Ray runtime started") >= count
+
+        until(are_up, "start of a node", STARTS_S)
+
+    @property
+    def temporary(self) -> str:
+        """A short path: the names of Ray's sockets have at most 107 bytes."""
+        return f"/tmp/peers-ray-{self.port}"  # noqa: S108
+
+    def _ray(self, *options: str) -> subprocess.Popen[bytes]:
+        return self.spawn(self.bin / "ray", "start", *options, "--num-cpus=1", "--disable-usage-stats", "--block")
+
+    def _node(self) -> subprocess.Popen[bytes]:
+        return self._ray(f"--address=127.0.0.1:{self.port}")
+
+    def start(self, run: Run) -> None:
+        self.started = [self.spawn(self.bin / "python", PROGRAMS / self.program, run.file, f"127.0.0.1:{self.port}")]
+
+    def tune(self, run: Run) -> None:
+        self.started = [self.spawn(self.bin / "python", PROGRAMS / "ray_tune.py", run.file, f"127.0.0.1:{self.port}")]
+
+    def lose_machine(self, run: Run) -> None:
+        # The node that is not the head: the loss of the head ends the cluster.
+        kill(self.services[1].pid)
+        self.services[1] = self._node()
+
+    def announce(self, run: Run) -> None:
+        raise NotMeasured("the function runs in a thread, which gets no signal")
+
+    def down(self) -> None:
+        super().down()
+        shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def controller(self) -> list[int]:
+        return [process.pid for process in family(self.services[0].pid) if "gcs_server" in process.name()]

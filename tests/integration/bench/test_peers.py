@@ -1,0 +1,130 @@
+"""The harness of `make bench-peers`: what it measures is what happened, and what did not happen is no value."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.peers.__main__ import Comparison
+from bench.peers.measures import IN_TURN, started
+from bench.peers.ray import Ray
+from bench.peers.run import NotMeasured, Run, is_alive, recovery, until
+from bench.peers.system import PROGRAMS, System
+
+
+class Local(System):
+    """One process for each rank, which nothing restarts."""
+
+    name = "local"
+    ends = 0
+
+    def start(self, run: Run) -> None:
+        command = (sys.executable, PROGRAMS / "steps.py", run.file)
+        self.started = [self.spawn(*command, env={"RANK": str(rank)}) for rank in range(run.ranks)]
+
+    def end(self, run: Run) -> None:
+        super().end(run)
+        self.ends += 1
+        assert not any(map(is_alive, run.processes.values()))
+
+
+def write(run: Run, rank: int, pid: int, moment: str, at: float) -> None:
+    with run.file.open("a") as file:
+        print(json.dumps({"at": at, "rank": rank, "pid": pid, "moment": moment}), file=file)
+
+
+def test_phases_are_those_of_processes_that_began_after_the_fault(tmp_path: Path) -> None:
+    run = Run(tmp_path / "moments")
+    sleeper = subprocess.Popen(["sleep", "60"])
+    for rank in (0, 1):
+        write(run, rank, sleeper.pid, "start", 1.0)
+        write(run, rank, sleeper.pid, "step", 1.1)
+    assert run.is_training()
+
+    def fault() -> None:
+        sleeper.kill()
+        sleeper.wait()
+        now = time.time()
+        write(run, 0, sleeper.pid, "step", now + 1)  # the old process: no step of a new one
+        write(run, 0, -1, "start", now + 5)
+        write(run, 1, -2, "start", now + 7)
+        write(run, 0, -1, "step", now + 8)
+        write(run, 1, -2, "step", now + 9)
+
+    phases = recovery(run, fault)
+    assert phases["first new process"] == pytest.approx(5, abs=0.5)
+    assert phases["last new process"] == pytest.approx(7, abs=0.5)
+    assert phases["next step of all ranks"] == pytest.approx(9, abs=0.5)
+    assert phases["last old process gone"] < 1
+
+
+def test_job_that_does_not_go_on_has_no_value(tmp_path: Path) -> None:
+    run = Run(tmp_path / "moments")
+    for rank in (0, 1):
+        write(run, rank, os.getpid(), "start", 1.0)
+        write(run, rank, os.getpid(), "step", 1.1)
+    with pytest.raises(NotMeasured, match="no step of all ranks in new processes within 0 s"):
+        recovery(run, lambda: write(run, 0, os.getpid(), "step", time.time()), within_s=0.1)
+
+
+def test_program_saves_when_it_is_asked_and_ends_when_it_shall(tmp_path: Path) -> None:
+    for ask, last in ((lambda run: os.kill(run.processes[0], signal.SIGTERM), "saved"), (Run.finish, "end")):
+        run = Run(tmp_path / last, ranks=1)
+        process = subprocess.Popen([sys.executable, PROGRAMS / "steps.py", run.file], stdout=subprocess.DEVNULL)
+        until(run.is_training, "step")
+        ask(run)
+        assert process.wait(30) == 0
+        assert run.moments[-1].moment == last
+
+
+def start(system: System, run: Run) -> Iterator[dict[str, float]]:
+    yield started(system, run)
+    raise NotMeasured("no last line")
+
+
+def test_rows_have_the_values_of_each_round_and_the_reasons(tmp_path: Path) -> None:
+    system = Local(tmp_path / "local")
+    comparison = Comparison(time.monotonic() + 60, ["start", "notice", "again"])
+    measured = {
+        "start": (start, "new job: last line"),
+        "notice": IN_TURN["notice"],
+        "again": (lambda system, run: [started(system, run)], "new job: first line of all processes"),
+        "unselected": (start, "another row"),
+    }
+    for _ in range(2):
+        comparison.measure(measured, [system], 1)
+    rows = comparison.rows
+    assert rows.keys() == {
+        "new job: first line of all processes",
+        "new job: last line",
+        "notice of the end of a machine: processes that saved",
+    }
+    values = rows["new job: first line of all processes"].values["local"]
+    assert len(values) == 4, "two rounds of one measure, and what the others measured before something did not happen"
+    assert rows["new job: last line"].cell("local") == "no last line"
+    assert all(0 < value < 60 for value in values)
+    assert rows["notice of the end of a machine: processes that saved"].cell("local") == "has no notice"
+    assert system.ends == 4, "each run is ended, and what did not happen is not tried again"
+    comparison.deadline = 0
+    comparison.measure(measured, [system], 1)
+    assert system.ends == 4, "no measurement begins after the time limit"
+
+
+def test_end_of_a_system_ends_all_that_it_started(tmp_path: Path) -> None:
+    system, run = Local(tmp_path / "local"), Run(tmp_path / "moments")
+    started(system, run)
+    system.down()
+    until(lambda: not any(map(is_alive, run.processes.values())), "end of the processes", 10)
+
+
+def test_program_of_a_peer_is_counted_and_the_common_one_is_not() -> None:
+    assert len(Local.lines()) == 0
+    assert [line for line in Ray.lines() if "steps.run" in line]
