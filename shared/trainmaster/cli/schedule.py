@@ -24,9 +24,11 @@ from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.cli.submit import check_document, read_job
+from trainmaster.cli.user import user_name
 from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.intake.job_id_template import is_template
 from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.core.reporting.submission_origin import claiming_source
 from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.flows.job_creation.package_versions import with_generations
@@ -109,7 +111,7 @@ def create(
     if submit_as and api:
         target = api_call(project, api, submit_as, data)
     else:
-        target = publication(project, name, topics.SUBMIT, data)
+        target = publication(project, claiming_source("schedule", name, user_name()), topics.SUBMIT, data)
     body = scheduler_job(_parent(location), name, cron, time_zone, target)
     if dry_run:
         print_json(body)

@@ -23,8 +23,10 @@ from trainmaster.cli.gcloud_flags import apply_flags, parse_list, with_field
 from trainmaster.cli.installation import BUCKET, choose_installation, open_store, use_project
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
+from trainmaster.cli.user import user_name
 from trainmaster.cli.wait import ProgressReader, exit_status, wait
 from trainmaster.core.model.job import Job
+from trainmaster.core.reporting.submission_origin import claiming_source
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import (
     InvalidJob,
@@ -153,7 +155,7 @@ def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[f
     """Publish the job, and return it once it is stored. Raises PermanentError if it is refused, or never stored."""
     from trainmaster.wiring.core_services import bus
 
-    source = f"cli:{uuid.uuid4().hex}"
+    source = claiming_source("cli", uuid.uuid4().hex, user_name())
     bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
     deadline = time.monotonic() + STORED_MAX_S
     while time.monotonic() < deadline:

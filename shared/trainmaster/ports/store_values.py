@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.job import Job, JobState, Label, State
+from trainmaster.core.reporting.submission_origin import owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,37 @@ class JobPosition:
 
     created_at: datetime
     job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """The jobs of a list. Trials and deleted jobs are in none."""
+
+    states: tuple[JobState, ...] = ()
+    """Any of these; empty: all states."""
+    user: str = ""
+    """Who submitted the job, in any case, verified or not; empty: anybody."""
+    labels: tuple[Label, ...] = ()
+    """All of these."""
+
+    def matches(self, job: Job) -> bool:
+        return (
+            is_listed(job)
+            and (not self.states or job.state in self.states)
+            and (not self.user or self.user.lower() == owner_key(job))
+            and all(label in job.labels for label in self.labels)
+        )
+
+
+def is_listed(job: Job) -> bool:
+    """Whether users see the job in lists. Trials are shown with their tuning job."""
+    return job.deleted_at is None and job.trial_of is None
+
+
+def owner_key(job: Job) -> str:
+    """Return what the job's owner is compared with: the user in lower case; empty: unknown."""
+    submitter = owner(job)
+    return submitter.user.lower() if submitter else ""
 
 
 @dataclass(frozen=True, slots=True)

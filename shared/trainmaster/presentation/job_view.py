@@ -18,7 +18,7 @@ from trainmaster.core.model.plan import BuiltInAlgorithm
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.core.reporting.submission_origin import describe_origin, owner
 from trainmaster.core.rules.messages import with_log_link
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.presentation.ml_units import Usage, consumed_ml_units
@@ -136,8 +136,10 @@ def _metric_view(measurement: Measurement) -> View:
 
 def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
     plan = job.plan
+    submitter = owner(job)
     view: View = {
         "submitted": describe_origin(job),
+        "owner": {"user": submitter.user, "verified": submitter.is_verified} if submitter else None,
         "attempt": job.attempt,
         "zone": job.zone,
         "runtime": plan.runtime,

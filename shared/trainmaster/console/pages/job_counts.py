@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from trainmaster.console.pages.job_filters import Filters, is_listed, matches
+from trainmaster.console.pages.job_filters import Filters, matches
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.ports import JobPosition, Store
+from trainmaster.ports.store_values import is_listed
 
 JOBS_READ_MAX: Final = 1_000
 """Jobs among which matches are counted, and that one page reads when a filter accepts few of them."""

@@ -9,7 +9,7 @@ from itertools import islice
 
 from trainmaster.console.durations import duration_words
 from trainmaster.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_after, newest_jobs
-from trainmaster.console.pages.job_filters import Filters, is_listed, matches
+from trainmaster.console.pages.job_filters import Filters, matches
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan, TaskGroup
@@ -20,6 +20,7 @@ from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.ports import JobPosition
+from trainmaster.ports.store_values import is_listed
 from trainmaster.presentation.cost_view import money_words
 
 

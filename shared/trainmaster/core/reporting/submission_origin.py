@@ -1,4 +1,4 @@
-"""How a job was submitted, derived from the source of its submission: docs/interfaces.md section 2.
+"""How a job was submitted and by whom, derived from the source of its submission: docs/interfaces.md section 2.
 
 The publisher of a message to the topic `submit` may state any source, also one that names a person. Only the origin of
 a job from the API is verified: `Job.through_api`.
@@ -6,6 +6,8 @@ a job from the API is verified: `Job.through_api`.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Final
 
 from trainmaster.core.model.job import Job
@@ -14,10 +16,45 @@ _ORIGINS: Final = (
     ("gs://", "by the upload of {source}"),
     ("cli:", "by trainmaster submit"),
     ("schedule:", "by the schedule {name}"),
-    ("console:", "in the console, by {user} (unverified)"),
+    ("console:", "in the console"),
     ("", "as a message to the topic"),
 )
 """Prefix of a submission's source, and its description."""
+_CLAIM: Final = re.compile(r"(?:cli|schedule|console):[^/]*/([\w.+@-]{1,254})", re.ASCII)
+"""A source that names a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who submitted a job."""
+
+    user: str
+    """E-mail address, or a name on the user's own machine."""
+    is_verified: bool
+    """Whether the API has verified the user. Otherwise the submitter's client said so."""
+
+    @property
+    def words(self) -> str:
+        return self.user if self.is_verified else f"{self.user} (unverified)"
+
+
+def claiming_source(prefix: str, key: str, user: str) -> str:
+    """Return the source of a submission whose client says that this user submits it. `key` has no slash."""
+    return f"{prefix}:{key}/{user}"
+
+
+def owner(job: Job) -> Owner | None:
+    """Return who submitted the job; None: unknown. Nothing in the job file counts, and nothing changes it later."""
+    if job.submitted_by:
+        return Owner(job.submitted_by, is_verified=True)
+    claim = None if job.through_api else _CLAIM.fullmatch(job.submission)
+    return Owner(claim[1], is_verified=False) if claim else None
+
+
+def owner_words(job: Job) -> str:
+    """Return the owner for a table; empty: unknown."""
+    submitter = owner(job)
+    return submitter.words if submitter else ""
 
 
 def describe_origin(job: Job) -> str:
@@ -26,8 +63,10 @@ def describe_origin(job: Job) -> str:
     if trial is not None:
         values = "".join(f" --{parameter.name} {parameter.value}" for parameter in trial.assigned)
         return f"by {trial.job_id}, as its trial {trial.number}:{values}"
+    words = owner_words(job)
+    by = f", by {words}" if words else ""
     if job.through_api:
-        return f"through the API, by {job.submitted_by}" if job.submitted_by else "through the API"
-    prefix, words = next(origin for origin in _ORIGINS if job.submission.startswith(origin[0]))
-    rest = job.submission.removeprefix(prefix)
-    return words.format(source=job.submission.partition("#")[0], name=rest, user=rest.partition("/")[2])
+        return f"through the API{by}"
+    prefix, way = next(origin for origin in _ORIGINS if job.submission.startswith(origin[0]))
+    name = job.submission.removeprefix(prefix).partition("/")[0]
+    return way.format(source=job.submission.partition("#")[0], name=name) + by
