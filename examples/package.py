@@ -3,15 +3,13 @@
     python examples/package.py digits OUT_DIR
 
 Accepts the name of any example; some job files run the trainer of another example. Prints the path of the archive.
-Needs setuptools but no network, and writes nothing into the source tree. The same sources give the same bytes: times,
-owners and order in the archive are fixed.
+It needs no network, and writes nothing into the source tree. The same sources give the same bytes.
 """
 
 import argparse
 import gzip
+import io
 import re
-import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 EXAMPLES: Final = Path(__file__).resolve().parent
-IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.yaml")
+SETUP: Final = re.compile(r'\b(?:name|version)="([^"]+)"')
 # 2020-01-01T00:00:00Z. Any fixed time after 1980 would do, the earliest time in a zip file (a wheel built from this).
 FIXED_TIME_S: Final = 1577836800
 PACKAGE: Final = re.compile(r"^ *- gs://[^/]+/packages/(\w+)/", re.MULTILINE)
@@ -51,48 +49,23 @@ def trainer_of(example: str) -> str:
 
 
 def build(trainer: str, out_dir: Path) -> Path:
-    """Build the trainer's source distribution in the directory and return the archive's path.
-
-    Raises RuntimeError with the output of setuptools if the build fails.
-    """
+    """Build the trainer's source distribution in the directory and return the archive's path."""
     out_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        sources, built = Path(scratch, "sources"), Path(scratch, "built")
-        shutil.copytree(EXAMPLES / trainer, sources, ignore=IGNORED)
-        command = [sys.executable, "setup.py", "--quiet", "sdist", "--formats=gztar", "--dist-dir", str(built)]
-        ran = subprocess.run(command, cwd=sources, check=False, capture_output=True, text=True)
-        if ran.returncode != 0:
-            raise RuntimeError(f"setuptools could not package {trainer}:\n{ran.stderr}")
-        (archive,) = built.glob("*.tar.gz")
-        target = out_dir / normal_name(archive.name)
-        with tempfile.NamedTemporaryFile(dir=out_dir, prefix=f".{target.name}.", delete=False) as whole:
-            repack(archive, Path(whole.name))
-        Path(whole.name).chmod(0o644)
-        Path(whole.name).replace(target)
-    return target
-
-
-def normal_name(name: str) -> str:
-    """Return the archive's name in the form of PEP 625. Older setuptools versions keep dashes in the project name."""
-    project, _, version = name.rpartition("-")
-    return f"{project.replace('-', '_')}-{version}"
-
-
-def repack(archive: Path, target: Path) -> None:
-    """Write the archive again with fixed times, owners and order, which differ from one build to the next."""
+    sources = EXAMPLES / trainer
+    name, version = SETUP.findall((sources / "setup.py").read_text(encoding="utf-8"))
+    root = f"{name.replace('-', '_')}-{version}"
     with (
-        tarfile.open(archive) as source,
-        target.open("wb") as raw,
-        gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=FIXED_TIME_S) as compressed,
-        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as sink,
+        tempfile.NamedTemporaryFile(dir=out_dir, prefix=f".{root}.", delete=False) as whole,
+        gzip.GzipFile(filename="", fileobj=whole, mode="wb", mtime=FIXED_TIME_S) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for member in sorted(source.getmembers(), key=lambda member: member.name):
-            member.pax_headers = {}
-            member.mtime = FIXED_TIME_S
-            member.uid = member.gid = 0
-            member.uname = member.gname = ""
-            member.mode = 0o755 if member.isdir() else 0o644
-            sink.addfile(member, source.extractfile(member) if member.isfile() else None)
+        for path in sorted(sources.rglob("*.py")):
+            content = path.read_bytes()
+            member = tarfile.TarInfo(f"{root}/{path.relative_to(sources).as_posix()}")
+            member.size, member.mtime = len(content), FIXED_TIME_S
+            archive.addfile(member, io.BytesIO(content))
+    Path(whole.name).chmod(0o644)
+    return Path(whole.name).replace(out_dir / f"{root}.tar.gz")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from trainmaster.cli.installation import choose_installation
+from trainmaster.cli.installation import choose_installation, user_name
 from trainmaster.cli.output import complain, say
-from trainmaster.cli.user import user_name
 from trainmaster.errors import PermanentError
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trainmaster.cli.installation import PROJECT
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import detect_kind
-from trainmaster.jobspec.job_document import JOB_ID_NAMES
-from trainmaster.jobspec.problems import snake_case
+from trainmaster.jobspec.job_document import JOB_ID_NAMES, with_field
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC
+from trainmaster.wiring.installation import PROJECT
 
 _KMS_PARTS: Final = ("kms_project", "kms_location", "kms_keyring", "kms_key")
 _KMS_COLLECTIONS: Final = ("projects", "locations", "keyRings", "cryptoKeys")
@@ -213,34 +212,6 @@ def apply_flags(document: Mapping[str, Any], given: Mapping[str, Any], args: Seq
             steps = path.replace(JOB_SPEC, kind.sent_body).split(".")
             result = with_field(result, steps, _parse(name, values[name]))
     return result
-
-
-def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
-    """Return the document with a field set, under the name with which it has the field.
-
-    A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|` separates parents.
-    """
-    name = next((spelling for spelling in (path[0], snake_case(path[0])) if spelling in document), path[0])
-    inner = document.get(name)
-    match path[1:], inner:
-        case ["*", parents, field], list():
-            value = [_with_existing(item, parents.split("|"), field, value) for item in inner]
-        case [_, *_], Mapping() | None:
-            value = with_field(inner or {}, path[1:], value)
-        case [_, *_], _:
-            return dict(document)  # `accept` reports the wrong type
-        case [], Mapping() if isinstance(value, dict):
-            value = {**inner, **value}
-    return {**document, name: value}
-
-
-def _with_existing(item: object, parents: Sequence[str], field: str, value: object) -> object:
-    if not isinstance(item, Mapping):
-        return item
-    for parent in parents:
-        if isinstance(item.get(parent, item.get(snake_case(parent))), Mapping):
-            item = with_field(item, (parent, field), value)
-    return item
 
 
 def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trainmaster.cli.command_table import JOB_COMMANDS
-from trainmaster.cli.installation import open_store
+from trainmaster.cli.installation import open_store, user_name
 from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
-from trainmaster.cli.user import user_name
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.reporting.history import read_history
-from trainmaster.core.reporting.submission_origin import owner_words
+from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
@@ -59,9 +58,13 @@ def list_jobs(
     """List jobs, the newest first."""
     if mine and user:
         raise PermanentError("--mine and --user cannot be combined: --mine is --user with your own address")
-    labels = tuple(_parse_label(text) for text in label or ())
+    labels = [text.partition("=") for text in label or ()]
+    if not all(key and equals for key, equals, _ in labels):
+        raise PermanentError(f"--label: {', '.join(label or ())} must be KEY=VALUE. Example: --label team=vision")
     store = open_store()
-    only = JobFilter(tuple(state or ()), user_name() if mine else user or "", labels)
+    only = JobFilter(
+        tuple(state or ()), user_name() if mine else user or "", tuple(Label(key, value) for key, _, value in labels)
+    )
     start = find_job(store, after).job if after else None
     jobs = store.recent_jobs(limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only)
     has_more, jobs = len(jobs) > limit, jobs[:limit]
@@ -70,7 +73,7 @@ def list_jobs(
     else:
         print_table(
             ["job_id", "name", "status", "created", "user"],
-            [[job.job_id, display_name(job), job.state, timestamp(job.created_at), owner_words(job)] for job in jobs],
+            [[job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words] for job in jobs],
         )
     if has_more:
         complain(f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`.")
@@ -112,13 +115,6 @@ def describe(
         print_trials(state.job.tuning)
     else:
         print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
-
-
-def _parse_label(text: str) -> Label:
-    key, separator, value = text.partition("=")
-    if not (key and separator):
-        raise PermanentError(f"--label: {text!r} must be KEY=VALUE. Example: --label team=vision")
-    return Label(key, value)
 
 
 @app.command("wait")

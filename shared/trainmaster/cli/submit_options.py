@@ -24,6 +24,15 @@ StreamLogs = Annotated[bool, typer.Option("--stream-logs", help="Show the job's 
 PackagePath = Annotated[
     Path | None, _program(exists=True, file_okay=False, metavar="DIR", help="Folder of the Python package to run.")
 ]
+Folder = Annotated[
+    Path | None,
+    _program(
+        exists=True,
+        file_okay=False,
+        metavar="DIR",
+        help="Folder to run the command after -- in: --folder . -- python a.py",
+    ),
+]
 Packages = Annotated[
     str | None, _program(metavar="LIST", help="More packages: local files and gs:// URIs, separated by commas.")
 ]

@@ -8,17 +8,15 @@ docs/decisions/0038-agent-by-hash.md.
 from __future__ import annotations
 
 import hashlib
-import io
-import zipfile
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from trainmaster.packaging.archives import zip_archive
+
 AGENT: Final = Path(__file__).parents[1] / "agent"
 """The agent's sources and its two scripts."""
 _MAIN: Final = "import os, sys\n\nfrom trainmaster.agent.main import main\n\nsys.exit(main(sys.argv, os.environ))\n"
-_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip file can store; it is the time of every entry."""
 
 
 @cache
@@ -29,12 +27,7 @@ def agent_archive() -> bytes:
         (f"trainmaster/agent/{path.relative_to(AGENT)}", path.read_text(encoding="utf-8"))
         for path in sorted(AGENT.rglob("*.py"))
     )
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, source in sources.items():
-            entry = zipfile.ZipInfo(name, _EPOCH)
-            archive.writestr(entry, source, zipfile.ZIP_DEFLATED, compresslevel=9)
-    return buffer.getvalue()
+    return zip_archive({name: source.encode() for name, source in sources.items()})
 
 
 def agent_uri(bucket: str, archive: bytes) -> str:

@@ -55,7 +55,7 @@ class JobFilter:
         return (
             is_listed(job)
             and (not self.states or job.state in self.states)
-            and (not self.user or self.user.lower() == owner_key(job))
+            and (not self.user or self.user.lower() == owner(job).user.lower())
             and all(label in job.labels for label in self.labels)
         )
 
@@ -63,12 +63,6 @@ class JobFilter:
 def is_listed(job: Job) -> bool:
     """Whether users see the job in lists. Trials are shown with their tuning job."""
     return job.deleted_at is None and job.trial_of is None
-
-
-def owner_key(job: Job) -> str:
-    """Return what the job's owner is compared with: the user in lower case; empty: unknown."""
-    submitter = owner(job)
-    return submitter.user.lower() if submitter else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,10 +136,9 @@ def _metric_view(measurement: Measurement) -> View:
 
 def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
     plan = job.plan
-    submitter = owner(job)
     view: View = {
         "submitted": describe_origin(job),
-        "owner": {"user": submitter.user, "verified": submitter.is_verified} if submitter else None,
+        "owner": {"user": owner(job).user, "verified": owner(job).is_verified},
         "attempt": job.attempt,
         "zone": job.zone,
         "runtime": plan.runtime,

@@ -222,6 +222,30 @@ def test_submit_without_job_file_uses_the_flags(installation: Installation, tmp_
     assert installation.objects.read(uri, generation=int(generation), max_bytes=1 << 20)
 
 
+def test_submit_of_a_folder_needs_neither_a_job_file_nor_setup_py(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMASTER_REGION", "europe-west4")
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / "requirements.txt").write_text("pandas\n")
+    command = ["submit", "--folder", str(tmp_path), "--runtime-version=2.21"]
+    program = ("--", "python", "train.py", "--epochs", "3")
+    assert "ok   job file of " in installation.run(*command, "--check", *program).output
+    assert installation.objects.created("gs://the-bucket/", 9) == ()
+    result = installation.run(*command, *program)
+    assert result.exit_code == 0, result.output
+    assert "requirements.txt: each VM installs pandas\n" in result.stderr
+    (job,) = installation.store.recent_jobs(9)
+    assert job.job_id.startswith(f"{tmp_path.name.replace('-', '_')[:30]}")
+    assert (job.plan.region, job.plan.program.args[:2]) == ("europe-west4", ("python", "train.py"))
+    named = installation.run(*command[:1], "digits_7", *command[1:], "--region=us-central1", "--", "python", "train.py")
+    assert named.exit_code == 0, named.output
+    job = installation.store.recent_jobs(1)[0]
+    assert (job.job_id, job.plan.region) == ("digits_7", "us-central1")
+    assert len(installation.objects.created("gs://the-bucket/", 9)) == 1, "the same files are uploaded once"
+    assert "a folder needs a command" in str(installation.run(*command).exception)
+
+
 @pytest.mark.parametrize("wheel", [False, True])
 def test_check_builds_local_packages_and_uploads_nothing(
     installation: Installation, tmp_path: Path, *, wheel: bool

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 
-from trainmaster.cli.installation import PROJECT, choose_installation, settings_problems, use_project
+from trainmaster.cli.installation import choose_installation, settings_problems
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, say
 from trainmaster.settings import settings
+from trainmaster.wiring.installation import PROJECT, use_installation
 
 if TYPE_CHECKING:
     from trainmaster.cli.doctor.findings import Finding
@@ -45,7 +46,7 @@ def doctor(
     with - names something that was not checked.
     """
     if project:
-        use_project(project)
+        use_installation(project)
     if job is not None:
         from trainmaster.cli.submit import read_job, with_job_name
 

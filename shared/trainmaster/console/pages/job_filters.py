@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from trainmaster.console.pages.times import parse_time
 from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.errors import PermanentError
 from trainmaster.ports import JobPosition
-from trainmaster.ports.store_values import owner_key
 from trainmaster.presentation.job_view import display_name
 
 SIZE: Final = 50
@@ -104,7 +104,7 @@ def matches(job: Job, filters: Filters) -> bool:
     text = filters.text.lower()
     return (
         (not filters.states or job.state in filters.states)
-        and (not filters.user or filters.user.lower() in owner_key(job))
+        and (not filters.user or filters.user.lower() in owner(job).user.lower())
         and (not key or (key in labels and (not separator or labels[key] == value)))
         and (not text or text in job.job_id.lower() or text in display_name(job).lower())
     )

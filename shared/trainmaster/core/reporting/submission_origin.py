@@ -21,40 +21,29 @@ _ORIGINS: Final = (
 )
 """Prefix of a submission's source, and its description."""
 _CLAIM: Final = re.compile(r"(?:cli|schedule|console):[^/]*/([\w.+@-]{1,254})", re.ASCII)
-"""A source that names a user."""
+"""A source that names the user of the submitting client: `cli:KEY/USER`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Who submitted a job."""
 
-    user: str
-    """E-mail address, or a name on the user's own machine."""
-    is_verified: bool
+    user: str = ""
+    """E-mail address, or a name on the user's own machine; empty: unknown."""
+    is_verified: bool = False
     """Whether the API has verified the user. Otherwise the submitter's client said so."""
 
     @property
     def words(self) -> str:
-        return self.user if self.is_verified else f"{self.user} (unverified)"
+        return self.user if self.is_verified or not self.user else f"{self.user} (unverified)"
 
 
-def claiming_source(prefix: str, key: str, user: str) -> str:
-    """Return the source of a submission whose client says that this user submits it. `key` has no slash."""
-    return f"{prefix}:{key}/{user}"
-
-
-def owner(job: Job) -> Owner | None:
-    """Return who submitted the job; None: unknown. Nothing in the job file counts, and nothing changes it later."""
+def owner(job: Job) -> Owner:
+    """Return who submitted the job. Nothing in the job file counts, and nothing changes it later."""
     if job.submitted_by:
         return Owner(job.submitted_by, is_verified=True)
     claim = None if job.through_api else _CLAIM.fullmatch(job.submission)
-    return Owner(claim[1], is_verified=False) if claim else None
-
-
-def owner_words(job: Job) -> str:
-    """Return the owner for a table; empty: unknown."""
-    submitter = owner(job)
-    return submitter.words if submitter else ""
+    return Owner(claim[1]) if claim else Owner()
 
 
 def describe_origin(job: Job) -> str:
@@ -63,8 +52,7 @@ def describe_origin(job: Job) -> str:
     if trial is not None:
         values = "".join(f" --{parameter.name} {parameter.value}" for parameter in trial.assigned)
         return f"by {trial.job_id}, as its trial {trial.number}:{values}"
-    words = owner_words(job)
-    by = f", by {words}" if words else ""
+    by = f", by {owner(job).words}" if owner(job).user else ""
     if job.through_api:
         return f"through the API{by}"
     prefix, way = next(origin for origin in _ORIGINS if job.submission.startswith(origin[0]))

@@ -13,11 +13,11 @@ from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash
+from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.firestore import earlier_release
 from trainmaster.ports import Orphan, Rejection
-from trainmaster.ports.store_values import owner_key
 
 SCHEMA: Final = 2
 """Version of the stored shape. Readers ignore unknown fields, so a new optional field does not change it."""
@@ -39,7 +39,7 @@ def job_document(job: Job) -> Document:
     """Return the job's document. Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as
     submitted. Nor do they have an `owner`: lists find their tuning job."""
     time_field = submission_time_field(through_api=job.through_api)
-    submitted = {} if job.trial_of else {time_field: job.created_at, OWNER: owner_key(job)}
+    submitted = {} if job.trial_of else {time_field: job.created_at, OWNER: owner(job).user.lower()}
     return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": job_hash(job.job_id), **submitted}
 
 

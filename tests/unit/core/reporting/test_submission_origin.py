@@ -12,7 +12,7 @@ from tests.support.jobs import a_job, a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.tuning import TrialOf
-from trainmaster.core.reporting.submission_origin import Owner, claiming_source, describe_origin, owner
+from trainmaster.core.reporting.submission_origin import Owner, describe_origin, owner
 from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
 from trainmaster.presentation.job_view import job_view
@@ -52,7 +52,7 @@ def test_owner_is_that_of_the_first_submission_whatever_the_job_file_says(labels
     world = World()
     spec = {**a_spec(), "labels": labels, "jobId": world.job_id}
     for user in ("anna@example.com", "boris@example.com"):
-        source = claiming_source("cli", "4711", user)
+        source = f"cli:4711/{user}"
         with suppress(PermanentError):
             submit.handle(json.dumps(spec).encode(), source, world.deps)
     assert owner(world.job) == Owner("anna@example.com", is_verified=False)
@@ -63,4 +63,4 @@ def test_owner_of_the_api_is_verified_and_stays_with_trials() -> None:
     job = a_job(JobState.QUEUED, through_api=True, submitted_by="anna@example.com", submission="cli:1/boris")
     trial = replace(job, through_api=False, trial_of=TrialOf("digits_1", 1, "accuracy"))
     assert owner(job) == owner(trial) == Owner("anna@example.com", is_verified=True)
-    assert owner(replace(job, submitted_by=None)) is None
+    assert owner(replace(job, submitted_by=None)) == Owner()
