@@ -27,9 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     """Build the package of one example."""
     folders = {path.parent for name in ("setup.py", "job.yaml") for path in EXAMPLES.glob(f"*/{name}")}
     names = sorted(folder.name for folder in folders if not folder.name.startswith("algorithm_"))  # these have none
-    parser = argparse.ArgumentParser(
-        prog="python examples/package.py", description="Build an example trainer's package."
-    )
+    parser = argparse.ArgumentParser(description="Build an example trainer's package.")
     parser.add_argument("example", choices=names)
     parser.add_argument("out_dir", type=Path)
     options = parser.parse_args(argv)
@@ -42,10 +40,8 @@ def trainer_of(example: str) -> str:
     folder = EXAMPLES / example
     if (folder / "setup.py").is_file():
         return example
-    match = PACKAGE.search((folder / "job.yaml").read_text(encoding="utf-8"))
-    if match is None:
-        raise RuntimeError(f"{folder / 'job.yaml'}: no entry of packageUris is below gs://BUCKET/packages/TRAINER/")
-    return match.group(1)
+    (trainer,) = PACKAGE.findall((folder / "job.yaml").read_text(encoding="utf-8"))
+    return str(trainer)
 
 
 def build(trainer: str, out_dir: Path) -> Path:

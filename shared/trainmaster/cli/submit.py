@@ -42,14 +42,12 @@ from trainmaster.ports import Objects, Store
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import job_view
 from trainmaster.settings import settings
-from trainmaster.wiring.folders import with_folder
+from trainmaster.wiring.folders import read_requirements, with_folder
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
 
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
-NO_BUCKET: Final = "bucket-of-the-installation"
-"""Where `--check` places packages if no installation is known."""
 LOADS_PER_REJECTION_SCAN: Final = 3
 """How often the job is read between two searches of the rejections. A search reads all rejections, so it is rarer."""
 JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -93,7 +91,8 @@ def submit(
         document = _stage_packages(document, package_path, packages, staging_bucket, staged)
     if folder:
         target, bucket = _storage(staged)
-        document = with_folder(document, folder, staging_bucket or bucket, target, tell=complain)
+        document = with_folder(document, folder, staging_bucket or bucket, target)
+        complain(f"each VM installs of requirements.txt: {', '.join(read_requirements(folder)) or 'nothing'}")
     if check:
         from trainmaster.cli.doctor.command import report_job
 
@@ -203,9 +202,9 @@ def _stage_packages(
 
 
 def _storage(staged: Objects | None) -> tuple[Objects, str]:
-    """Return where packages are uploaded to."""
+    """Return where packages are uploaded to. `--check` needs no installation."""
     if staged:
-        return staged, known_variables().get(BUCKET) or NO_BUCKET
+        return staged, known_variables().get(BUCKET, "bucket-of-the-installation")
     from trainmaster.wiring.objects import objects
 
     choose_installation()

@@ -22,17 +22,9 @@ _MAIN: Final = "import os, sys\n\nfrom trainmaster.agent.main import main\n\nsys
 @cache
 def agent_archive() -> bytes:
     """Return the zip application. The same sources give the same bytes with the same zlib."""
-    sources = {"__main__.py": _MAIN, "trainmaster/__init__.py": ""}
-    sources.update(
-        (f"trainmaster/agent/{path.relative_to(AGENT)}", path.read_text(encoding="utf-8"))
-        for path in sorted(AGENT.rglob("*.py"))
-    )
-    return zip_archive({name: source.encode() for name, source in sources.items()})
-
-
-def agent_uri(bucket: str, archive: bytes) -> str:
-    """Return the `gs://` URI under which the bucket holds this archive."""
-    return f"gs://{bucket}/{agent_object(archive)}"
+    files = {"__main__.py": _MAIN.encode(), "trainmaster/__init__.py": b""}
+    files |= {f"trainmaster/agent/{path.relative_to(AGENT)}": path.read_bytes() for path in AGENT.rglob("*.py")}
+    return zip_archive(files)
 
 
 def agent_object(archive: bytes) -> str:

@@ -26,11 +26,6 @@ def algorithms_archive() -> bytes:
     return wheel("trainmaster_algorithms", files, REQUIREMENTS, ">=3.11")
 
 
-def algorithms_uri(bucket: str, archive: bytes) -> str:
-    """Return the `gs://` URI under which the bucket holds this wheel."""
-    return f"gs://{bucket}/{algorithms_object(archive)}"
-
-
 def algorithms_object(archive: bytes) -> str:
     """Return the name of the object. It contains the hash of the content, so no object is ever replaced."""
     return f"algorithms/{hashlib.sha256(archive).hexdigest()}/{WHEEL}"

@@ -13,17 +13,18 @@ from typing import Final
 
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can store; it is the time of every entry."""
-_PROGRAM, _FILE = 0o100755, 0o100644
+_MODE: Final = 0o100755
+"""Every file is executable: a user's scripts have to be, and for modules it makes no difference."""
 VERSION: Final = "1.0"
 
 
-def zip_archive(files: Mapping[str, bytes], programs: Iterable[str] = ()) -> bytes:
-    """Return the zip file, in the order of its names. `programs`: names of executable files."""
-    buffer, programs = io.BytesIO(), set(programs)
+def zip_archive(files: Mapping[str, bytes]) -> bytes:
+    """Return the zip file, in the order of its names."""
+    buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(files.items()):
             entry = zipfile.ZipInfo(name, _EPOCH)
-            entry.external_attr = (_PROGRAM if name in programs else _FILE) << 16
+            entry.external_attr = _MODE << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=9)
     return buffer.getvalue()
 
@@ -47,4 +48,4 @@ def wheel(name: str, paths: Mapping[str, Path], requirements: Iterable[str], pyt
         rows.writerow([entry, f"sha256={digest}", len(content)])
     rows.writerow([f"{info}/RECORD", "", ""])
     files[f"{info}/RECORD"] = record.getvalue().encode()
-    return zip_archive(files, (entry for entry, path in paths.items() if path.stat().st_mode & 0o100))
+    return zip_archive(files)

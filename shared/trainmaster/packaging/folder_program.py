@@ -3,6 +3,8 @@
 It needs nothing but the standard library. The command keeps the process, and with it signals, output and exit status.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys
@@ -12,10 +14,8 @@ INTERPRETERS = {".py": sys.executable, ".sh": "bash"}
 
 
 def main(command: list[str]) -> None:
-    # A restart finds what the program has written besides.
-    shutil.copytree(
-        Path(__file__).parent / "files", ".", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    compiled = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(__file__).parent / "files", ".", dirs_exist_ok=True, ignore=compiled)  # other files stay
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     if command[0] in ("python", "python3"):
         command = [sys.executable, *command[1:]]

@@ -42,7 +42,7 @@ class JobPosition:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """The jobs of a list. Trials and deleted jobs are in none."""
+    """The jobs of a list. Deleted jobs are in none, nor are trials: users see them with their tuning job."""
 
     states: tuple[JobState, ...] = ()
     """Any of these; empty: all states."""
@@ -53,16 +53,12 @@ class JobFilter:
 
     def matches(self, job: Job) -> bool:
         return (
-            is_listed(job)
+            job.deleted_at is None
+            and job.trial_of is None
             and (not self.states or job.state in self.states)
             and (not self.user or self.user.lower() == owner(job).user.lower())
             and all(label in job.labels for label in self.labels)
         )
-
-
-def is_listed(job: Job) -> bool:
-    """Whether users see the job in lists. Trials are shown with their tuning job."""
-    return job.deleted_at is None and job.trial_of is None
 
 
 @dataclass(frozen=True, slots=True)

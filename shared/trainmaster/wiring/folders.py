@@ -11,8 +11,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from fnmatch import fnmatch
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,17 +42,12 @@ _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<
 
 
 def with_folder(
-    document: dict[str, Any],
-    folder: Path,
-    bucket: str,
-    objects: Objects,
-    command: Sequence[str] = (),
-    tell: Callable[[str], object] = len,
+    document: dict[str, Any], folder: Path, bucket: str, objects: Objects, command: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Upload the folder unless it is there, and return the job that runs a command in a copy of it.
 
-    `command`: default: the job's `args`. `tell` is told what VMs install besides. Raises PermanentError for a folder, a
-    command or a job that cannot be combined.
+    `command`: default: the job's `args`.  Raises PermanentError for a folder, a command or
+    a job that cannot be combined.
     """
     if (kind := detect_kind(document)) is not AI_PLATFORM:
         raise PermanentError(f"a folder works with AI Platform's format only; this job file is a {kind.title}")
@@ -64,10 +58,7 @@ def with_folder(
         raise PermanentError(f"{TRAINING_INPUT}.pythonModule: the command of a folder replaces it. Leave it out")
     if not bucket:
         raise PermanentError("no bucket to upload the folder to: run `trainmaster init`, or set TRAINMASTER_BUCKET")
-    requirements = read_requirements(folder)
-    if requirements:
-        tell(f"requirements.txt: each VM installs {', '.join(requirements)}")
-    content = folder_wheel(folder, requirements)
+    content = folder_wheel(folder)
     place = f"gs://{bucket.removeprefix('gs://').rstrip('/')}/packages/folders"
     uri = f"{place}/{hashlib.sha256(content).hexdigest()}/{wheel_name(MODULE)}"
     generation = objects.generation(uri) or objects.write(uri, content, content_type="application/zip")
@@ -78,7 +69,7 @@ def with_folder(
     return document
 
 
-def folder_wheel(folder: Path, requirements: Sequence[str]) -> bytes:
+def folder_wheel(folder: Path) -> bytes:
     """Return the wheel of a folder. Raises PermanentError for one that is empty or too large."""
     files = {path.relative_to(folder).as_posix(): path for path in _list_files(folder)}
     sizes = Counter[str]()
@@ -88,13 +79,11 @@ def folder_wheel(folder: Path, requirements: Sequence[str]) -> bytes:
         raise PermanentError(f"{folder.resolve()} has no file that a job could use")
     if sizes.total() > BYTES_MAX:
         largest = ", ".join(f"{name} ({size / (1 << 20):.1f} MiB)" for name, size in sizes.most_common(5))
-        problem = (
-            f"is larger than {BYTES_MAX >> 20} MiB: {largest}. Put data into Cloud Storage, and list in {IGNORE_FILE}"
-        )
-        raise PermanentError(f"{folder.resolve()} {problem} what the job does not need")
+        problem = f"is larger than {BYTES_MAX >> 20} MiB: {largest}. Put data into Cloud Storage"
+        raise PermanentError(f"{folder.resolve()} {problem}, and list in {IGNORE_FILE} what the job does not need")
     entries = {f"{MODULE}/__main__.py": Path(folder_program.__file__)}
     entries |= {f"{MODULE}/files/{name}": path for name, path in files.items()}
-    return wheel(MODULE, entries, requirements)
+    return wheel(MODULE, entries, read_requirements(folder))
 
 
 def read_requirements(folder: Path) -> list[str]:
@@ -104,19 +93,17 @@ def read_requirements(folder: Path) -> list[str]:
     requirements = [re.sub(r"(^|\s)#.*", "", line).strip() for line in lines]
     for number, line in enumerate(requirements, 1):
         if line and not _REQUIREMENT.fullmatch(line):
-            words = "must be a package, such as pandas==2.3: options of pip, and paths, do not work in a folder"
-            raise PermanentError(f"{file}:{number}: {line!r} {words}")
+            raise PermanentError(f"{file}:{number}: {line!r} must be a package, such as pandas==2.3, and no option")
     return [line for line in requirements if line]
 
 
 def _list_files(folder: Path) -> list[Path]:
     ignore_file = folder / IGNORE_FILE
     lines = ignore_file.read_text(encoding="utf-8", errors="replace").splitlines() if ignore_file.is_file() else []
-    patterns = [*IGNORED, *(line.strip().strip("/") for line in lines if line.strip() and line[0] != "#")]
+    patterns = [*IGNORED, *(text for line in lines if (text := line.strip().strip("/")) and text[0] != "#")]
 
     def is_kept(path: Path) -> bool:
-        texts = (path.name, path.relative_to(folder).as_posix())
-        return not any(fnmatch(text, pattern) for text in texts for pattern in patterns)
+        return not any(path.relative_to(folder).match(pattern) for pattern in patterns)
 
     found: list[Path] = []
     for root, folders, names in os.walk(folder):

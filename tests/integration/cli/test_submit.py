@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tarfile
+import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -142,11 +142,10 @@ def test_package_without_setup_py_is_built_without_changing_its_folder(tmp_path:
     before = sorted(tmp_path.rglob("*"))
     out = tmp_path / "out"
     (archive,) = package_staging.build(package, out)
-    assert archive.name == "trainer-0.0.0.tar.gz"
-    with tarfile.open(archive) as tar:
-        names = {name.partition("/")[2] for name in tar.getnames()}
-    assert {"trainer/task.py", "trainer/inner/__init__.py", "setup.py"} <= names
-    assert "unrelated.bin" not in names
+    assert archive.name == "trainer-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(archive) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == {"trainer/__init__.py", "trainer/task.py", "trainer/inner/__init__.py"}
     assert sorted(path for path in tmp_path.rglob("*") if out not in (path, *path.parents)) == before
 
 
@@ -234,7 +233,7 @@ def test_submit_of_a_folder_needs_neither_a_job_file_nor_setup_py(
     assert installation.objects.created("gs://the-bucket/", 9) == ()
     result = installation.run(*command, *program)
     assert result.exit_code == 0, result.output
-    assert "requirements.txt: each VM installs pandas\n" in result.stderr
+    assert "each VM installs of requirements.txt: pandas\n" in result.stderr
     (job,) = installation.store.recent_jobs(9)
     assert job.job_id.startswith(f"{tmp_path.name.replace('-', '_')[:30]}")
     assert (job.plan.region, job.plan.program.args[:2]) == ("europe-west4", ("python", "train.py"))

@@ -219,9 +219,8 @@ def test_folder_is_uploaded_and_runs_the_command(
     assert job.job_id.startswith("my_project_")
     training = job.document["trainingInput"]
     assert (training["region"], training["args"]) == ("us-central1", ["python", "train.py"])
-    assert client.submit(
-        {"jobId": "other", "trainingInput": {"region": "europe-west4"}}, folder=tmp_path, command=["a"]
-    )
+    other = client.submit({"jobId": "b", "trainingInput": {"region": "europe-west4"}}, folder=tmp_path, command=["a"])
+    assert other.document["trainingInput"]["region"] == "europe-west4"
     with pytest.raises(PermanentError, match="job: is required, unless there is a folder"):
         client.submit()
     with pytest.raises(PermanentError, match="a folder needs a command"):

@@ -21,7 +21,7 @@ from trainmaster.core.ledger import fold
 from trainmaster.core.model.job import JobState
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.user_requests import delete_job
-from trainmaster.ports.store_values import is_listed
+from trainmaster.ports import JobFilter
 
 STATES = ((), (JobState.CANCELLED,), (JobState.QUEUED, JobState.CANCELLED))
 LABELS = ("", "team", "team=vision", "team=speech", "team=none", "colour")
@@ -50,7 +50,7 @@ def all_pages(site: Site, filters: Filters) -> list[JobList]:
 
 @pytest.mark.parametrize("filters", COMBINED, ids=Filters.query)
 def test_counts_rows_and_total_agree_with_the_store_on_every_page(site: Site, filters: Filters) -> None:
-    jobs = [job for job in site.world.store.recent_jobs(1_000) if is_listed(job)]
+    jobs = [job for job in site.world.store.recent_jobs(1_000) if JobFilter().matches(job)]
     others = [job for job in jobs if matches(job, replace(filters, states=()))]
     pages = all_pages(site, filters)
     for page in pages:

@@ -50,21 +50,22 @@ def folder(tmp_path: Path) -> Path:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of packages in which the real pip has installed the wheel, as on a VM."""
     tmp_path = tmp_path_factory.mktemp("site")
-    (tmp_path / wheel_name(MODULE)).write_bytes(folder_wheel(make_folder(tmp_path), []))
+    (tmp_path / wheel_name(MODULE)).write_bytes(folder_wheel(make_folder(tmp_path)))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--target", str(tmp_path / "site"), str(tmp_path / wheel_name(MODULE))], check=True)
     return tmp_path / "site"
 
 
 def test_wheel_has_the_files_that_are_not_ignored_and_the_same_bytes(folder: Path) -> None:
-    content = folder_wheel(folder, ["pandas==2.3"])
+    (folder / "requirements.txt").write_text("pandas==2.3")
+    content = folder_wheel(folder)
     (folder / "a.log").write_text("more")
-    assert folder_wheel(folder, ["pandas==2.3"]) == content
+    assert folder_wheel(folder) == content
     with zipfile.ZipFile(BytesIO(content)) as wheel:
         head = f"{MODULE}/files/"
         packed = {name.removeprefix(head) for name in wheel.namelist() if name.startswith(head)}
         metadata = wheel.read(next(name for name in wheel.namelist() if name.endswith("METADATA"))).decode()
-    assert packed == {*PACKED, "link.py", ".trainmasterignore"}
+    assert packed == {*PACKED, "link.py", ".trainmasterignore", "requirements.txt"}
     assert "Requires-Dist: pandas==2.3\n" in metadata
 
 
@@ -98,12 +99,11 @@ def test_vm_runs_the_command_in_a_copy_and_ends_as_it_ends(
 def test_folder_is_uploaded_once_and_runs_beside_other_packages(folder: Path) -> None:
     objects = MemoryObjects()
     (folder / "requirements.txt").write_text("# for the data\npandas==2.3  # pinned\n\nscikit-learn[alldeps]>=1,<2\n")
-    told: list[str] = []
     job = {**JOB, "training_input": {**JOB["trainingInput"], "package_uris": "gs://bkt/own-1.tar.gz"}}
     del job["trainingInput"]
-    first = with_folder(job, folder, "the-bucket", objects, COMMAND, told.append)
+    first = with_folder(job, folder, "the-bucket", objects, COMMAND)
     assert first == with_folder(job, folder, "gs://the-bucket/", objects, COMMAND)
-    assert told == ["requirements.txt: each VM installs pandas==2.3, scikit-learn[alldeps]>=1,<2"]
+    assert read_requirements(folder) == ["pandas==2.3", "scikit-learn[alldeps]>=1,<2"]
     (stored,) = objects.created("gs://the-bucket/", 9)
     assert stored.name.startswith("packages/folders/")
     plan = accept(first, default_job_id=None).plan
@@ -155,7 +155,7 @@ def test_job_that_cannot_have_a_folder_is_refused(
 )
 def test_requirement_that_is_no_package_is_named_with_its_line(folder: Path, line: str) -> None:
     (folder / "requirements.txt").write_text(f"numpy\n{line}\n")
-    with pytest.raises(PermanentError, match=r"requirements\.txt:2: .*must be a package, such as"):
+    with pytest.raises(PermanentError, match=r"requirements\.txt:2: .*must be a package, such as):
         read_requirements(folder)
 
 
@@ -172,11 +172,11 @@ def test_folder_that_is_too_large_names_its_largest_entries(folder: Path, monkey
     (folder / "weights.bin").write_bytes(bytes(1 << 20))
     (folder / "pkg" / "vocabulary.txt").write_bytes(bytes(1 << 19))
     with pytest.raises(PermanentError, match=r"1 MiB: weights\.bin \(1\.0 MiB\), pkg \(0\.5 MiB\)"):
-        folder_wheel(folder, [])
+        folder_wheel(folder)
 
 
 def test_folder_without_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").touch()
     with pytest.raises(PermanentError, match="has no file that a job could use"):
-        folder_wheel(tmp_path, [])
+        folder_wheel(tmp_path)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 
+from trainmaster.cli import submit_options
 from trainmaster.cli.installation import choose_installation, settings_problems
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, say
 from trainmaster.settings import settings
-from trainmaster.wiring.installation import PROJECT, use_installation
+from trainmaster.wiring.installation import use_installation
 
 if TYPE_CHECKING:
     from trainmaster.cli.doctor.findings import Finding
     from trainmaster.ports import Objects
 
-Project = Annotated[str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}]")]
 Region = Annotated[str | None, typer.Option(help="Region of the jobs, or of a manifest that names none.")]
 BeforeInstall = Annotated[
     bool, typer.Option("--before-install", help="Check only what can make `terraform apply` or the first job fail.")
@@ -35,7 +35,7 @@ JobFile = Annotated[
 
 def doctor(
     job: JobFile = None,
-    project: Project = None,
+    project: submit_options.Project = None,
     region: Region = None,
     before_install: BeforeInstall = False,
     form: OutputFormat = Format.TABLE,
