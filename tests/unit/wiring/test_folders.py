@@ -155,7 +155,7 @@ def test_job_that_cannot_have_a_folder_is_refused(
 )
 def test_requirement_that_is_no_package_is_named_with_its_line(folder: Path, line: str) -> None:
     (folder / "requirements.txt").write_text(f"numpy\n{line}\n")
-    with pytest.raises(PermanentError, match=r"requirements\.txt:2: .*must be a package, such as):
+    with pytest.raises(PermanentError, match=r"requirements\.txt:2: .*must be a package, such as"):
         read_requirements(folder)
 
 
