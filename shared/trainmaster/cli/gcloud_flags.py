@@ -5,7 +5,6 @@ Source: googlecloudsdk/command_lib/ml_engine/flags.py, command_lib/ai, and the r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,7 +13,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.jobspec import detect_kind
 from trainmaster.jobspec.job_document import JOB_ID_NAMES, with_field
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC
-from trainmaster.wiring.installation import PROJECT
+from trainmaster.wiring.installation import PROJECT, known_variables
 
 _KMS_PARTS: Final = ("kms_project", "kms_location", "kms_keyring", "kms_key")
 _KMS_COLLECTIONS: Final = ("projects", "locations", "keyRings", "cryptoKeys")
@@ -216,7 +215,10 @@ def apply_flags(document: Mapping[str, Any], given: Mapping[str, Any], args: Seq
 
 def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with the full name of the KMS key. Raises PermanentError if a part of it is missing."""
-    parts = {"kms_project": os.environ.get(PROJECT), **{name: given[name] for name in _KMS_PARTS if given.get(name)}}
+    parts = {
+        "kms_project": known_variables().get(PROJECT),
+        **{name: given[name] for name in _KMS_PARTS if given.get(name)},
+    }
     others = {name: value for name, value in given.items() if name not in _KMS_PARTS}
     key = parts.get("kms_key") or ""
     if "/" not in key and set(parts) - {"kms_project"}:

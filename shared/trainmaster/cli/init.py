@@ -51,8 +51,7 @@ def init(
     api = api or os.environ.get(API)
     if api and not _API.fullmatch(api):
         raise PermanentError(f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app")
-    stored = remembered()
     given = {"project": project, "bucket": bucket, "region": region, "api": api}
-    kept = stored if stored.get("project") == project else {"bucket": f"{project}-trainmaster"}
+    kept = stored if (stored := remembered()).get("project") == project else {"bucket": f"{project}-trainmaster"}
     remember({**kept, **{name: value for name, value in given.items() if value}})
     say(f"{file()} has the installation in {project}. Check it: trainmaster doctor")

@@ -62,9 +62,8 @@ def list_jobs(
     if not all(key and equals for key, equals, _ in labels):
         raise PermanentError(f"--label: {', '.join(label or ())} must be KEY=VALUE. Example: --label team=vision")
     store = open_store()
-    only = JobFilter(
-        tuple(state or ()), user_name() if mine else user or "", tuple(Label(key, value) for key, _, value in labels)
-    )
+    by = user_name() if mine else user or ""
+    only = JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
     start = find_job(store, after).job if after else None
     jobs = store.recent_jobs(limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only)
     has_more, jobs = len(jobs) > limit, jobs[:limit]

@@ -92,7 +92,7 @@ def submit(
     if folder:
         target, bucket = _storage(staged)
         document = with_folder(document, folder, staging_bucket or bucket, target)
-        complain(f"each VM installs of requirements.txt: {', '.join(read_requirements(folder)) or 'nothing'}")
+        complain(f"each VM gets a copy of {folder}; requirements.txt: {', '.join(read_requirements(folder)) or 'none'}")
     if check:
         from trainmaster.cli.doctor.command import report_job
 

@@ -81,7 +81,7 @@ class Client:
             if job_id is None:
                 raise InvalidJobError("jobId: is required. Example: jobId: digits_{time}")
             return job_of(self._api.call("POST", kind.collection, document, invocation))
-        location = field_at(document, (EXTENSION, "region"))
+        location = field_at(document, (EXTENSION, "region")) or region
         if location is None:
             raise InvalidJobError("trainmaster.region: is required. Example: trainmaster: {region: us-central1}")
         sent = with_job_id(kind.wrapped(document), None)

@@ -38,7 +38,7 @@ IGNORED: Final = (
     "*.egg-info",
     ".ipynb_checkpoints",
 )
-_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<>!~(;@](?!.*\s--).*)?", re.ASCII)
+_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*([=<>!~(;@](?!.*(\s--|\\)).*)?", re.ASCII)
 
 
 def with_folder(
@@ -83,7 +83,10 @@ def folder_wheel(folder: Path) -> bytes:
         raise PermanentError(f"{folder.resolve()} {problem}, and list in {IGNORE_FILE} what the job does not need")
     entries = {f"{MODULE}/__main__.py": Path(folder_program.__file__)}
     entries |= {f"{MODULE}/files/{name}": path for name, path in files.items()}
-    return wheel(MODULE, entries, read_requirements(folder))
+    try:
+        return wheel(MODULE, entries, read_requirements(folder))
+    except (OSError, UnicodeError) as error:  # no permission to read a file, or a name that is no text
+        raise PermanentError(f"{folder.resolve()} cannot be packed: {error}. {IGNORE_FILE} can leave it out") from None
 
 
 def read_requirements(folder: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -150,6 +151,7 @@ def test_job_that_cannot_have_a_folder_is_refused(
         "./own",
         "git+https://a/b",
         "a==1 --hash=sha256:00",
+        "a==1 \\",
         "https://a/b.whl",
     ],
 )
@@ -172,6 +174,12 @@ def test_folder_that_is_too_large_names_its_largest_entries(folder: Path, monkey
     (folder / "weights.bin").write_bytes(bytes(1 << 20))
     (folder / "pkg" / "vocabulary.txt").write_bytes(bytes(1 << 19))
     with pytest.raises(PermanentError, match=r"1 MiB: weights\.bin \(1\.0 MiB\), pkg \(0\.5 MiB\)"):
+        folder_wheel(folder)
+
+
+def test_file_whose_name_is_no_text_is_named(folder: Path) -> None:
+    Path(os.fsdecode(bytes(folder) + b"/\xff.txt")).touch()
+    with pytest.raises(PermanentError, match=r"cannot be packed: .*\.trainmasterignore can leave it out"):
         folder_wheel(folder)
 
 

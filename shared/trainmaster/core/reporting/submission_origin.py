@@ -20,7 +20,7 @@ _ORIGINS: Final = (
     ("", "as a message to the topic"),
 )
 """Prefix of a submission's source, and its description."""
-_CLAIM: Final = re.compile(r"(?:cli|schedule|console):[^/]*/([\w.+@-]{1,254})", re.ASCII)
+_CLAIM: Final = re.compile(r"(?:cli|schedule|console):[^/]*/([\w.+%'@-]{1,254})")
 """A source that names the user of the submitting client: `cli:KEY/USER`."""
 
 

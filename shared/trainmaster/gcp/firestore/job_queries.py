@@ -63,11 +63,8 @@ class JobQueries(Database):
         query = query.order_by("__name__", direction=Query.DESCENDING).limit(limit)
         found: list[Job] = []
         while len(found) < limit:
-            start = after and {
-                "created_at": after.created_at,
-                "__name__": self._client.document(job_path(after.job_id)),
-            }
-            page = self._jobs(query.start_after(start) if start else query)
+            place = after and [after.created_at, self._client.document(job_path(after.job_id))]
+            page = self._jobs(query.start_after(place) if place else query)
             found += [job for job in page if only is None or only.matches(job)]
             if len(page) < limit:
                 break

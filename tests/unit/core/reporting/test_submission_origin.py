@@ -27,6 +27,8 @@ from trainmaster.presentation.job_view import job_view
         ("api:4711", False, None, "as a message to the topic"),
         ("cli:4711", False, None, "by trainmaster submit"),
         ("cli:4711/anna@example.com", False, None, "by trainmaster submit, by anna@example.com (unverified)"),
+        ("cli:4711/jörg", False, None, "by trainmaster submit, by jörg (unverified)"),
+        ("cli:4711/a/b", False, None, "by trainmaster submit"),
         ("cli:4711/anna b\x1b[2J", False, None, "by trainmaster submit"),
         ("cli:4711/" + "a" * 255, False, None, "by trainmaster submit"),
         ("schedule:nightly", False, None, "by the schedule nightly"),
