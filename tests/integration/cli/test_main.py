@@ -206,7 +206,7 @@ def test_describe_prints_text_or_json(installation: Installation, tmp_path: Path
     lines = installation.run("jobs", "describe", "digits_1").stdout.splitlines()
     assert lines[0] == "jobId: digits_1"
     assert {"state: QUEUED", "labels: stage=a, team=vision"} <= set(lines)
-    assert "submitted: by trainmaster submit" in lines
+    assert any(line.startswith("submitted: by trainmaster submit, by ") for line in lines)
     assert "used so far: 0.00 machine-hours, 0.00 ML units" in lines
     assert not [line for line in lines if "{" in line], "a value is printed as a dictionary"
     view = json.loads(installation.run("jobs", "describe", "digits_1", "--format=json").stdout)

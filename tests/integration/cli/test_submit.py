@@ -174,7 +174,7 @@ def test_packages_have_gclouds_order_and_folders(installation: Installation, tmp
     )
     assert uris[0] == "gs://b/first.tar.gz"
     digest = uris[1].split("/")[-2]
-    names = ("extra.whl#1", "trainer-0.0.0.tar.gz#2")
+    names = ("extra.whl#1", "trainer-1.0-py3-none-any.whl#2")
     assert uris[1:] == [f"gs://b/dir/packages/{digest}/{name}" for name in names]
     assert installation.objects.read(uris[1].removesuffix("#1"), max_bytes=9) == b"wheel"
     assert package_staging.folder_for("digits_1", "gs://s/", "gs://b/dir", "x") == "gs://s/digits_1"
