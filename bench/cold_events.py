@@ -17,7 +17,7 @@ from typing import Final
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.messaging import topics
-from trainmaster.packaging.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.backends import require_backend
@@ -135,7 +135,7 @@ def world(folder: Path) -> Iterator[World]:
             {
                 "TRAINMASTER_PROJECT": PROJECT,
                 "TRAINMASTER_BUCKET": BUCKET,
-                "TRAINMASTER_AGENT": agent_uri("stage", agent_archive()),
+                "TRAINMASTER_AGENT": f"gs://stage/{agent_object(agent_archive())}",
                 "TRAINMASTER_WORKER_SERVICE_ACCOUNT": ACCOUNT,
                 "TRAINMASTER_IDENTITY_KEYS": keys,
                 "TRAINMASTER_CONSOLE_AUDIENCE": AUDIENCE,

@@ -24,6 +24,7 @@ import grimp
 
 from trainmaster.packaging.agent_archive import agent_archive
 from trainmaster.packaging.algorithms_archive import WHEEL, algorithms_archive
+from trainmaster.packaging.archives import zip_archive
 
 ROOT: Final = Path(__file__).parents[1]
 FUNCTIONS: Final = tuple(sorted(path.stem for path in (ROOT / "functions").glob("[a-z]*.py")))
@@ -65,8 +66,6 @@ gc.enable()
 
 __all__ = ["{function}"]
 """
-_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip can hold."""
 
 
 def stage(folder: Path) -> dict[str, Path]:
@@ -74,12 +73,12 @@ def stage(folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / AGENT).write_bytes(agent_archive())
     (folder / WHEEL).write_bytes(algorithms_archive())
-    _write(folder / WEBHOOK, webhook_sources())
+    (folder / WEBHOOK).write_bytes(zip_archive(webhook_sources()))
     graph = grimp.build_graph(*PACKAGES, cache_dir=None, exclude_type_checking_imports=True)
     archives = {}
     for function in FUNCTIONS:
         archives[function] = folder / f"{function}.zip"
-        _write(archives[function], sources(function, graph))
+        archives[function].write_bytes(zip_archive(sources(function, graph)))
     return archives
 
 
@@ -114,14 +113,6 @@ def _name(path: Path) -> str:
     """Return the name that a file has in an archive: its path below the folder that contains its package."""
     root = ROOT / "shared" if ROOT / "shared" in path.parents else ROOT
     return str(path.relative_to(root))
-
-
-def _write(archive: Path, content: dict[str, bytes]) -> None:
-    new = archive.with_suffix(".new")
-    with zipfile.ZipFile(new, "w") as file:
-        for name, data in sorted(content.items()):
-            file.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED, compresslevel=9)
-    new.replace(archive)
 
 
 def main() -> int:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from trainmaster.client.client import Client
     from trainmaster.client.explanation import Decision, Explanation
     from trainmaster.client.job import Job, JobFailedError, Trial
-    from trainmaster.client.launch import package_folder
     from trainmaster.errors import InvalidJobError, PermanentError, TemporaryError
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "PermanentError",
     "TemporaryError",
     "Trial",
-    "package_folder",
 ]
 
 _MODULES: Final = {
@@ -43,7 +41,6 @@ _MODULES: Final = {
     "PermanentError": "errors",
     "TemporaryError": "errors",
     "Trial": "client.job",
-    "package_folder": "client.launch",
 }
 """Public name → its module in this package."""
 

@@ -53,7 +53,7 @@ class MemoryClient(Client):
     """A Client of an Installation. `wait` does not wait: it raises TimeoutError if the job has not ended."""
 
     def __init__(self, project: str, api: Any, log: MemoryJobLog) -> None:
-        self.project, self._api, self._log, self._poll_s = project, api, log, 0.0
+        self.project, self._api, self._log, self._poll_s, self._known = project, api, log, 0.0, {}
 
     def wait(self, job: Job | str, timeout_s: float | None = None) -> Job:
         if not (current := self.describe(job)).has_ended:

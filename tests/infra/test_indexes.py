@@ -20,14 +20,24 @@ from google.protobuf.json_format import MessageToDict
 from tests.infra.conftest import Plan
 from tests.support.jobs import CHIEF
 from tests.support.world import World
-from trainmaster.core.model.job import Label
+from trainmaster.core.model.job import JobState, Label
 from trainmaster.core.reconcile.attention import CHANGING
 from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.documents import EXPIRE_AT
 from trainmaster.gcp.firestore.store import FirestoreStore
-from trainmaster.ports import JobPosition, Loaded, Store
+from trainmaster.ports import JobFilter, JobPosition, Loaded, Store
 
 NOW: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
+
+
+LISTS: Final = (
+    None,
+    JobFilter(),
+    JobFilter(tuple(JobState), "anna@example.com", (Label("team", "vision"), Label("stage", "test"))),
+    JobFilter((JobState.FAILED,), labels=(Label("team", "vision"), Label("stage", "test"))),
+    JobFilter((JobState.FAILED,)),
+    JobFilter((JobState.FAILED, JobState.RUNNING)),
+)
 
 
 def attempt(store: FirestoreStore, world: World) -> Loaded:
@@ -56,7 +66,7 @@ CALLS: Final[dict[str, Callable[[FirestoreStore, World], object]]] = {
     "live_jobs": lambda store, world: store.live_jobs(),
     "survey_live_jobs": lambda store, world: store.survey_live_jobs(),
     "admission_token": lambda store, world: store.admission_token(),
-    "recent_jobs": lambda store, world: store.recent_jobs(5, JobPosition(NOW, world.job_id)),
+    "recent_jobs": lambda store, world: [store.recent_jobs(5, JobPosition(NOW, world.job_id), only) for only in LISTS],
     "count_by_state": lambda store, world: (store.count_by_state(), store.count_by_state(Label("team", "vision"))),
     "count_created_since": lambda store, world: store.count_created_since(NOW, through_api=True),
     "count_ready": lambda store, world: store.count_ready(world.job_id, 1),
@@ -137,7 +147,7 @@ def read_query(method: str, query: Json) -> Query:
     equal: set[str] = set()
     ordered: dict[str, str] = {}
     for condition in filters(query.get("where", {})):
-        if condition["op"] in ("EQUAL", "IS_NULL", "ARRAY_CONTAINS"):
+        if condition["op"] in ("EQUAL", "IS_NULL", "ARRAY_CONTAINS", "IN"):
             equal.add(condition["field"]["fieldPath"])
         else:
             ordered[condition["field"]["fieldPath"]] = ASCENDING

@@ -13,8 +13,8 @@ from infra import stage
 from tests.infra.conftest import BOOT_IMAGE, FINANCE, REQUIRED, RESEARCH, WORKER_REGIONS, Plan, Terraform
 from trainmaster.core.intake import system_events
 from trainmaster.messaging import topics
-from trainmaster.packaging.agent_archive import agent_object, agent_uri
-from trainmaster.packaging.algorithms_archive import WHEEL, algorithms_object, algorithms_uri
+from trainmaster.packaging.agent_archive import agent_object
+from trainmaster.packaging.algorithms_archive import WHEEL, algorithms_object
 from trainmaster.settings import Settings
 from trainmaster_emulators.process.state import ROOT
 
@@ -132,7 +132,7 @@ def test_agent_is_stored_under_its_hash_and_survives_upgrades(plan: Plan, archiv
     functions = plan.of("google_cloudfunctions2_function")
     (provision,) = [function for function in functions.values() if function["name"] == "trainmaster-provision"]
     variables = provision["service_config"][0]["environment_variables"]
-    assert variables["TRAINMASTER_AGENT"] == agent_uri("my-project-trainmaster-stage", content)
+    assert variables["TRAINMASTER_AGENT"] == f"gs://my-project-trainmaster-stage/{agent_object(content)}"
 
 
 def test_algorithms_are_stored_under_their_hash_and_named_to_the_functions(
@@ -144,7 +144,7 @@ def test_algorithms_are_stored_under_their_hash_and_named_to_the_functions(
     assert (wheel["bucket"], wheel["deletion_policy"]) == ("my-project-trainmaster-stage", "ABANDON")
     for function in plan.of("google_cloudfunctions2_function").values():
         variables = function["service_config"][0]["environment_variables"]
-        assert variables["TRAINMASTER_ALGORITHMS"] == algorithms_uri("my-project-trainmaster-stage", content)
+        assert variables["TRAINMASTER_ALGORITHMS"] == f"gs://my-project-trainmaster-stage/{algorithms_object(content)}"
 
 
 def test_gcsfuse_is_stored_under_its_hash_and_refused_with_another(

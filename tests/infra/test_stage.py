@@ -30,7 +30,7 @@ from tests.support.jobs import a_spec
 from tests.support.serving import serving
 from trainmaster.console.iap_sign_in import ASSERTION
 from trainmaster.messaging import topics
-from trainmaster.packaging.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster_emulators.process import loopback
 from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.services import iam
@@ -208,7 +208,7 @@ def emulators(firestore_emulator: str, pubsub_emulator: str, storage_emulator: s
             pubsub,
             {
                 "TRAINMASTER_PROJECT": project,
-                "TRAINMASTER_AGENT": agent_uri("stage", agent_archive()),
+                "TRAINMASTER_AGENT": f"gs://stage/{agent_object(agent_archive())}",
                 "TRAINMASTER_LOGGING_ENDPOINT": closed_port,
                 "TRAINMASTER_COMPUTE_ENDPOINT": closed_port,
                 "TRAINMASTER_IAM_ENDPOINT": access,

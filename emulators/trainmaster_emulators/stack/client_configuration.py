@@ -14,8 +14,8 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from trainmaster.packaging.agent_archive import agent_archive, agent_uri
-from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
+from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
 from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.state import STATE_DIR_VARIABLE, Endpoints, StackConfig, StackState
@@ -120,8 +120,8 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
     variables = {
         "TRAINMASTER_PROJECT": config.project,
         "TRAINMASTER_BUCKET": config.bucket,
-        "TRAINMASTER_AGENT": agent_uri(config.stage_bucket, agent_archive()),
-        "TRAINMASTER_ALGORITHMS": algorithms_uri(config.stage_bucket, algorithms_archive()),
+        "TRAINMASTER_AGENT": f"gs://{config.stage_bucket}/{agent_object(agent_archive())}",
+        "TRAINMASTER_ALGORITHMS": f"gs://{config.stage_bucket}/{algorithms_object(algorithms_archive())}",
         "TRAINMASTER_ADDRESSING": "emulator",
         "TRAINMASTER_NOTIFICATIONS": "true",
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": f"trainmaster-worker@{config.project}.iam.gserviceaccount.com",

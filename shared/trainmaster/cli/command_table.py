@@ -16,6 +16,9 @@ COMMANDS: Final = {
         module="local.commands",
         attribute="app",
     ),
+    "init": LazyCommand(
+        "Remember project, region and API address of your installation, so that no command needs them again."
+    ),
     "submit": LazyCommand("Submit a training job. Arguments after -- are passed to the program.", reads_as_gcloud=True),
     "convert": LazyCommand(
         "Print the job file that a manifest of Kubeflow or JobSet is converted to. `submit` converts manifests itself."

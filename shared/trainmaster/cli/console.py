@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import getpass
 import logging
 import os
 import secrets
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from trainmaster.cli.installation import choose_installation
+from trainmaster.cli.installation import choose_installation, user_name
 from trainmaster.cli.output import complain, say
 from trainmaster.errors import PermanentError
 
@@ -99,7 +98,7 @@ def start(port: int, *, own_name: bool = True) -> tuple[BaseWSGIServer, str]:
     from trainmaster.wiring.price_list import price_list
     from trainmaster.wiring.prices import checkpoint_times
 
-    sign_in = LoopbackSignIn(getpass.getuser())
+    sign_in = LoopbackSignIn(user_name())
     sources = CostSources(price_list, checkpoint_times())
     app = create_app(console_of_installation(version("trainmaster"), cost_sources=sources), sign_in)
     logging.getLogger("werkzeug").setLevel(logging.WARNING)

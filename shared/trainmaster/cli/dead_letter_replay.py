@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trainmaster.cli.installation import worker_account_of
 from trainmaster.flows import maintenance, replica_exit, vm_ready
 from trainmaster.messaging import topics
 from trainmaster.messaging.agent_messages import decode_replica_exit, decode_vm_ready
@@ -21,6 +20,7 @@ from trainmaster.messaging.google_events import decode_maintenance
 from trainmaster.messaging.push import Message
 from trainmaster.settings import settings
 from trainmaster.wiring import authentication, core_services
+from trainmaster.wiring.installation import worker_account_of
 
 if TYPE_CHECKING:
     from trainmaster.gcp.tools.dead_letter_box import DeadLetter

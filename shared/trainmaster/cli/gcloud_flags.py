@@ -5,17 +5,15 @@ Source: googlecloudsdk/command_lib/ml_engine/flags.py, command_lib/ai, and the r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trainmaster.cli.installation import PROJECT
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec import detect_kind
-from trainmaster.jobspec.job_document import JOB_ID_NAMES
-from trainmaster.jobspec.problems import snake_case
+from trainmaster.jobspec.job_document import JOB_ID_NAMES, with_field
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, JOB_SPEC
+from trainmaster.wiring.installation import PROJECT, known_variables
 
 _KMS_PARTS: Final = ("kms_project", "kms_location", "kms_keyring", "kms_key")
 _KMS_COLLECTIONS: Final = ("projects", "locations", "keyRings", "cryptoKeys")
@@ -215,37 +213,12 @@ def apply_flags(document: Mapping[str, Any], given: Mapping[str, Any], args: Seq
     return result
 
 
-def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
-    """Return the document with a field set, under the name with which it has the field.
-
-    A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|` separates parents.
-    """
-    name = next((spelling for spelling in (path[0], snake_case(path[0])) if spelling in document), path[0])
-    inner = document.get(name)
-    match path[1:], inner:
-        case ["*", parents, field], list():
-            value = [_with_existing(item, parents.split("|"), field, value) for item in inner]
-        case [_, *_], Mapping() | None:
-            value = with_field(inner or {}, path[1:], value)
-        case [_, *_], _:
-            return dict(document)  # `accept` reports the wrong type
-        case [], Mapping() if isinstance(value, dict):
-            value = {**inner, **value}
-    return {**document, name: value}
-
-
-def _with_existing(item: object, parents: Sequence[str], field: str, value: object) -> object:
-    if not isinstance(item, Mapping):
-        return item
-    for parent in parents:
-        if isinstance(item.get(parent, item.get(snake_case(parent))), Mapping):
-            item = with_field(item, (parent, field), value)
-    return item
-
-
 def _with_whole_key(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with the full name of the KMS key. Raises PermanentError if a part of it is missing."""
-    parts = {"kms_project": os.environ.get(PROJECT), **{name: given[name] for name in _KMS_PARTS if given.get(name)}}
+    parts = {
+        "kms_project": known_variables().get(PROJECT),
+        **{name: given[name] for name in _KMS_PARTS if given.get(name)},
+    }
     others = {name: value for name, value in given.items() if name not in _KMS_PARTS}
     key = parts.get("kms_key") or ""
     if "/" not in key and set(parts) - {"kms_project"}:

@@ -1,38 +1,38 @@
-"""The installation that a command works with: the one that the environment names, else the running local stack."""
+"""The installation that a command works with: the one that the environment names, else the running local stack, else
+the one that `trainmaster init` has remembered."""
 
 from __future__ import annotations
 
+import configparser
+import contextlib
+import getpass
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trainmaster.errors import PermanentError
+from trainmaster.wiring.installation import PROJECT, use_installation
 
 if TYPE_CHECKING:
     from trainmaster.ports import Store
 
 PREFIX: Final = "TRAINMASTER_"
-PROJECT: Final = f"{PREFIX}PROJECT"
-BUCKET: Final = f"{PREFIX}BUCKET"
-WORKER_SERVICE_ACCOUNT: Final = f"{PREFIX}WORKER_SERVICE_ACCOUNT"
 LOCAL_EXTRA_MISSING: Final = (
     "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force '.[local]'"
 )
 
 
 def choose_installation() -> None:
-    """Set the environment variables of the local stack, unless the environment names an installation.
-
-    Raises PermanentError if there is neither.
-    """
-    if os.environ.get(PROJECT):
-        return
-    try:
-        os.environ.update(_local_stack_environment())
-    except PermanentError:
+    """Set the environment variables of the installation. Raises PermanentError if there is none."""
+    if not os.environ.get(PROJECT):
+        with contextlib.suppress(PermanentError):
+            os.environ.update(_local_stack_environment())
+    if not use_installation():
         raise PermanentError(
-            f"no installation: set {PROJECT} to its project, or start a local stack with `trainmaster local up`"
-        ) from None
+            f"no installation: run `trainmaster init --project PROJECT`, set {PROJECT}, or start a local stack with "
+            "`trainmaster local up`"
+        )
 
 
 def _local_stack_environment() -> dict[str, str]:
@@ -54,26 +54,26 @@ def open_store() -> Store:
     return store()
 
 
-def admission_limits() -> Mapping[str, int]:
-    """Return the limits of the admission queue, of the installation whose state `open_store` has opened."""
-    from trainmaster.settings import settings
-
-    return settings().limits
+def user_name() -> str:
+    """Return gcloud's account, or else the name on this machine. Nothing has verified it."""
+    return gcloud_property("account") or getpass.getuser()
 
 
-def worker_account_of(project: str) -> str:
-    """Return the service account of the VMs, as infra/ names it."""
-    return f"trainmaster-worker@{project}.iam.gserviceaccount.com"
+def gcloud_property(name: str) -> str:
+    """Return a property of gcloud's section `core`; empty: it is not set.
 
-
-def use_project(project: str) -> None:
-    """Set the project, and the names that infra/ gives to its resources unless the environment names others."""
-    from trainmaster.settings import settings
-
-    os.environ[PROJECT] = project
-    os.environ.setdefault(BUCKET, f"{project}-trainmaster")
-    os.environ.setdefault(WORKER_SERVICE_ACCOUNT, worker_account_of(project))
-    settings.cache_clear()
+    Source: `gcloud topic configurations`: the environment comes before the active configuration.
+    """
+    if value := os.environ.get(f"CLOUDSDK_CORE_{name.upper()}"):
+        return value
+    folder = Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        active = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (folder / "active_config").read_text().strip()
+        parser.read(folder / "configurations" / f"config_{active}")
+    except (OSError, ValueError, configparser.Error):
+        return ""
+    return parser.get("core", name, fallback="")
 
 
 def settings_problems(error: Exception) -> Iterator[str]:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import getpass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trainmaster.cli.command_table import JOB_COMMANDS
-from trainmaster.cli.installation import open_store
+from trainmaster.cli.installation import open_store, user_name
 from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
-from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.reporting.history import read_history
+from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
-from trainmaster.ports import JobPosition, Store
+from trainmaster.ports import JobFilter, JobPosition, Store
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
@@ -44,20 +44,35 @@ def list_jobs(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Largest number of jobs to list.")] = 20,
     after: Annotated[str | None, typer.Option(help="List the jobs older than this one.", metavar="JOB")] = None,
     state: Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Only jobs that this user submitted, verified or not.", metavar="EMAIL")
+    ] = None,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Only your jobs: those of gcloud's account, or else of your name here.")
+    ] = False,
+    label: Annotated[
+        list[str] | None, typer.Option(help="Only jobs with this label; may be repeated.", metavar="KEY=VALUE")
+    ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """List jobs, the newest first."""
+    if mine and user:
+        raise PermanentError("--mine and --user cannot be combined: --mine is --user with your own address")
+    labels = [text.partition("=") for text in label or ()]
+    if not all(key and equals for key, equals, _ in labels):
+        raise PermanentError(f"--label: {', '.join(label or ())} must be KEY=VALUE. Example: --label team=vision")
     store = open_store()
+    by = user_name() if mine else user or ""
+    only = JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
     start = find_job(store, after).job if after else None
-    position = JobPosition(start.created_at, start.job_id) if start else None
-    jobs = recent_jobs(store, limit + 1, position, states=tuple(state or ()))
+    jobs = store.recent_jobs(limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only)
     has_more, jobs = len(jobs) > limit, jobs[:limit]
     if form is Format.JSON:
         print_json([job_view(job, project=settings().project) for job in jobs])
     else:
         print_table(
-            ["job_id", "name", "status", "created"],
-            [[job.job_id, display_name(job), job.state, timestamp(job.created_at)] for job in jobs],
+            ["job_id", "name", "status", "created", "user"],
+            [[job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words] for job in jobs],
         )
     if has_more:
         complain(f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`.")
@@ -101,23 +116,6 @@ def describe(
         print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
 
 
-def recent_jobs(
-    store: Store, limit: int, position: JobPosition | None = None, *, states: tuple[JobState, ...] = ()
-) -> list[Job]:
-    """Return the newest jobs after `position` first, without trials: they are shown with their tuning job.
-
-    `states`: only jobs in one of them; empty: all.
-    """
-    jobs: list[Job] = []
-    while len(jobs) < limit:
-        page = store.recent_jobs(limit, position)
-        jobs += [job for job in page if job.trial_of is None and (not states or job.state in states)]
-        if len(page) < limit:
-            break
-        position = JobPosition(page[-1].created_at, page[-1].job_id)
-    return jobs[:limit]
-
-
 @app.command("wait")
 def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Wait until a job has ended. The exit status is 0 only if it SUCCEEDED."""
@@ -143,7 +141,7 @@ def cancel(job_id: JobId) -> None:
     from trainmaster.flows.user_requests import cancel_job
     from trainmaster.wiring.core_services import deps
 
-    cancel_job(job_id, getpass.getuser(), deps())
+    cancel_job(job_id, user_name(), deps())
     say(f"{job_id}: {find_job(store, job_id).job.state}")
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from trainmaster.cli.installation import choose_installation
+from trainmaster.cli.installation import choose_installation, user_name
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
 from trainmaster.cli.submit import check_document, read_job
@@ -34,12 +34,11 @@ from trainmaster.jobspec import InvalidJob, accept, detect_kind, job_id_of, with
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
+from trainmaster.wiring.installation import API
 
 if TYPE_CHECKING:
     from trainmaster.gcp.tools.scheduler import CloudScheduler
 
-API_ENDPOINT: Final = "TRAINMASTER_API_ENDPOINT"
-"""Address of the function `api`, which `trainmaster local env` exports."""
 REGION: Final = "us-central1"
 
 
@@ -79,7 +78,7 @@ def create(
     api: Annotated[
         str | None,
         typer.Option(
-            help=f"Address of the function api, for --submit-as. [default: ${API_ENDPOINT}, if it is set]",
+            help=f"Address of the function api, for --submit-as. [default: ${API}, if it is set]",
             metavar="URL",
         ),
     ] = None,
@@ -98,7 +97,7 @@ def create(
     from trainmaster.gcp.tools.scheduler import api_call, publication, scheduler_job
 
     choose_installation()
-    api = api or (os.environ.get(API_ENDPOINT) if submit_as else None)
+    api = api or (os.environ.get(API) if submit_as else None)
     if (submit_as is None) is not (api is None):
         raise PermanentError("--submit-as and --api belong together: give both or neither")
     project = settings().project
@@ -109,7 +108,7 @@ def create(
     if submit_as and api:
         target = api_call(project, api, submit_as, data)
     else:
-        target = publication(project, name, topics.SUBMIT, data)
+        target = publication(project, f"schedule:{name}/{user_name()}", topics.SUBMIT, data)
     body = scheduler_job(_parent(location), name, cron, time_zone, target)
     if dry_run:
         print_json(body)

@@ -6,7 +6,6 @@ read, apply options ──► check here, all problems at once ──► upload 
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable
@@ -18,8 +17,8 @@ import typer
 
 from trainmaster.cli import submit_options as options
 from trainmaster.cli.gcloud_command import with_flags
-from trainmaster.cli.gcloud_flags import apply_flags, parse_list, with_field
-from trainmaster.cli.installation import BUCKET, choose_installation, open_store, use_project
+from trainmaster.cli.gcloud_flags import apply_flags, parse_list
+from trainmaster.cli.installation import choose_installation, open_store, user_name
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.wait import ProgressReader, exit_status, wait
@@ -35,7 +34,7 @@ from trainmaster.jobspec import (
     with_job_id,
     with_time_in_job_id,
 )
-from trainmaster.jobspec.job_document import listed_substitutions
+from trainmaster.jobspec.job_document import field_at, listed_substitutions, with_default_region, with_field
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
@@ -43,12 +42,12 @@ from trainmaster.ports import Objects, Store
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import job_view
 from trainmaster.settings import settings
+from trainmaster.wiring.folders import read_requirements, with_folder
+from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation
 
 STORED_MAX_S: Final = 60.0
 """How long the function submit may take until the job is stored or refused."""
 POLL_S: Final = 0.5
-NO_BUCKET: Final = "bucket-of-the-installation"
-"""Where `--check` places packages if no installation is known."""
 LOADS_PER_REJECTION_SCAN: Final = 3
 """How often the job is read between two searches of the rejections. A search reads all rejections, so it is rarer."""
 JOB_FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -61,6 +60,7 @@ def submit(
     config: options.Config = None,
     package_path: options.PackagePath = None,
     packages: options.Packages = None,
+    folder: options.Folder = None,
     staging_bucket: options.StagingBucket = None,
     project: options.Project = None,
     check: options.Check = False,
@@ -74,18 +74,25 @@ def submit(
     if asynchronous and (stream_logs or wait_for_end):
         raise PermanentError("--async cannot be combined with --stream-logs or --wait")
     if project:
-        use_project(project)
+        use_installation(project)
+    region = flags["region"] or known_variables().get(REGION)
     source = job or str(config or "")
-    if source or not flags["display_name"]:
-        name, document = read_job(source, config if job else None, flags["region"])
+    described = flags["display_name"] or (folder.resolve().name if folder else "")
+    if source or not described:
+        name, document = read_job(source, config if job else None, region)
     else:  # options alone describe the job
-        source, name, document = flags["display_name"], None, dict[str, Any]()
+        source, name, document = described, None, dict[str, Any]()
     if _is_converted(document):
         flags["region"] = None  # the conversion of the manifest has used it
     document = with_job_name(apply_flags(document, flags, context.args), source, name)
+    document = with_default_region(document, region)
     staged = MemoryObjects() if check else None
     if package_path or packages:
         document = _stage_packages(document, package_path, packages, staging_bucket, staged)
+    if folder:
+        target, bucket = _storage(staged)
+        document = with_folder(document, folder, staging_bucket or bucket, target)
+        complain(f"each VM gets a copy of {folder}; requirements.txt: {', '.join(read_requirements(folder)) or 'none'}")
     if check:
         from trainmaster.cli.doctor.command import report_job
 
@@ -153,7 +160,7 @@ def send(document: dict[str, Any], job_id: str, store: Store, sleep: Callable[[f
     """Publish the job, and return it once it is stored. Raises PermanentError if it is refused, or never stored."""
     from trainmaster.wiring.core_services import bus
 
-    source = f"cli:{uuid.uuid4().hex}"
+    source = f"cli:{uuid.uuid4().hex}/{user_name()}"
     bus().publish(topics.SUBMIT, json.dumps(document).encode(), {"source": source})
     deadline = time.monotonic() + STORED_MAX_S
     while time.monotonic() < deadline:
@@ -187,15 +194,17 @@ def _stage_packages(
         raise PermanentError(
             f"--package-path and --packages work with AI Platform's format only; this job file is a {kind.title}"
         )
-    training = document.get("trainingInput", document.get("training_input")) or {}
-    job_dir = training.get("jobDir", training.get("job_dir")) if isinstance(training, dict) else None
-    target, bucket = (staged, os.environ.get(BUCKET) or NO_BUCKET) if staged else _installation_objects()
+    job_dir = field_at(document, ("trainingInput", "jobDir"))
+    target, bucket = _storage(staged)
     folder = package_staging.folder_for(document["jobId"], staging_bucket, job_dir, bucket)
     uris = package_staging.stage(parse_list(packages or ""), package_path, folder, target)
     return with_field(document, ("trainingInput", "packageUris"), uris)
 
 
-def _installation_objects() -> tuple[Objects, str]:
+def _storage(staged: Objects | None) -> tuple[Objects, str]:
+    """Return where packages are uploaded to. `--check` needs no installation."""
+    if staged:
+        return staged, known_variables().get(BUCKET, "bucket-of-the-installation")
     from trainmaster.wiring.objects import objects
 
     choose_installation()

@@ -13,7 +13,10 @@ _program = partial(typer.Option, rich_help_panel="Program")
 JOB_HELP: Final = "Job file, or the id of a job that the options describe. Needed unless --config is given."
 
 Job = Annotated[str | None, typer.Argument(help=JOB_HELP, metavar="FILE|JOB")]
-Project = Annotated[str | None, typer.Option(metavar="PROJECT", help="Project of the installation.")]
+Project = Annotated[
+    str | None,
+    typer.Option(metavar="PROJECT", help="Project of the installation. [default: that of `trainmaster init`]"),
+]
 Config = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Job file. Options override it.")
 ]
@@ -23,6 +26,9 @@ StreamLogs = Annotated[bool, typer.Option("--stream-logs", help="Show the job's 
 
 PackagePath = Annotated[
     Path | None, _program(exists=True, file_okay=False, metavar="DIR", help="Folder of the Python package to run.")
+]
+Folder = Annotated[
+    Path | None, _program(exists=True, file_okay=False, metavar="DIR", help="Folder to run the command after -- in.")
 ]
 Packages = Annotated[
     str | None, _program(metavar="LIST", help="More packages: local files and gs:// URIs, separated by commas.")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainmaster.cli.installation import admission_limits, open_store
+from trainmaster.cli.installation import open_store
 from trainmaster.cli.jobs import find_job
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, parse_replica
@@ -32,6 +32,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.jobspec import InvalidJob, parse_document, read_exit_policy
 from trainmaster.presentation.progress import read_progress
 from trainmaster.presentation.reasons import advice
+from trainmaster.settings import settings
 
 
 def why(
@@ -62,7 +63,7 @@ def why(
     ):
         say(f"Progress: {progress.words(datetime.now(UTC))}.")
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
-    limits = admission_limits() if state.job.state is JobState.QUEUED else {}
+    limits = settings().limits if state.job.state is JobState.QUEUED else {}
     wait = wait_of_job(state.job, store.live_jobs, limits)
     for sentence in next_steps(state.job, replicas, ledger, wait):
         say(f"Next: {sentence}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,12 +25,13 @@ from trainmaster.jobspec import (
     with_job_id,
     with_time_in_job_id,
 )
+from trainmaster.jobspec.job_document import field_at, with_default_region
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, VERTEX_TUNING
 from trainmaster.presentation.log_reader import LogLine, LogReader
+from trainmaster.wiring.folders import with_folder
+from trainmaster.wiring.installation import API, BUCKET, PROJECT, REGION, known_variables
 
-PROJECT: Final = "TRAINMASTER_PROJECT"
-ENDPOINT: Final = "TRAINMASTER_API_ENDPOINT"
 LOGGING: Final = "TRAINMASTER_LOGGING_ENDPOINT"
 POLL_S: Final = 10.0
 LATE_LINES_S: Final = 5.0
@@ -41,31 +42,46 @@ class Client:
     """A client of one installation. Calls raise PermanentError with the API's reason, or TemporaryError after retries.
 
     `project`: that of the installation; default: TRAINMASTER_PROJECT. `endpoint`: address of the function `api`;
-    default: TRAINMASTER_API_ENDPOINT. `terraform output next` and `trainmaster local env` print both. Credentials are
-    the application default credentials, or the token of CLOUDSDK_AUTH_ACCESS_TOKEN_FILE.
+    default: TRAINMASTER_API_ENDPOINT. `trainmaster local env` prints both, and `trainmaster init` remembers them.
+    Credentials are the application default credentials, or the token of CLOUDSDK_AUTH_ACCESS_TOKEN_FILE.
     """
 
     def __init__(self, project: str | None = None, endpoint: str | None = None, poll_s: float = POLL_S) -> None:
-        self.project = project or _from_environment(PROJECT, "project")
-        self._api = JobsApi(self.project, endpoint or _from_environment(ENDPOINT, "endpoint"))
+        self._known = known_variables(project)
+        self.project = self._required(PROJECT, "project")
+        self._api = JobsApi(self.project, endpoint or self._required(API, "endpoint"))
         self._poll_s = poll_s
 
-    def submit(self, job: str | Path | Mapping[str, Any], region: str | None = None) -> Job:
+    def submit(
+        self,
+        job: str | Path | Mapping[str, Any] | None = None,
+        region: str | None = None,
+        *,
+        folder: str | Path | None = None,
+        command: Sequence[str] = (),
+    ) -> Job:
         """Create a job and return it. `job`: path of a job file or of a manifest of Kubeflow, or its content.
 
-        `region`: where the job of a manifest, or of a document in Vertex AI's format, runs that does not say so. A
-        repeated call creates another job, or fails if the job id was used. Raises InvalidJobError with every problem of
-        the job.
+        `region`: where a job runs that does not say so; default: TRAINMASTER_REGION. `folder`: the job runs `command`
+        in a copy of it; without a `job`, on one machine. A repeated call creates another job, or fails if the job id
+        was used. Raises InvalidJobError with every problem of the job.
         """
-        document = _read(job, region)
+        if job is None and folder is None:
+            raise PermanentError("job: is required, unless there is a folder: submit(folder='.', command=[…])")
+        region = region or self._known.get(REGION)
+        named = with_id_from_file({}, Path(folder or "").resolve().name) if job is None else job
+        document = with_default_region(_read(named, region), region)
+        if folder is not None:
+            from trainmaster.wiring.objects import objects
+
+            document = with_folder(document, Path(folder), self._known.get(BUCKET, ""), objects(), command)
         job_id, invocation = job_id_of(document), str(uuid.uuid4())
         kind = detect_kind(document)
         if kind is AI_PLATFORM:
             if job_id is None:
                 raise InvalidJobError("jobId: is required. Example: jobId: digits_{time}")
             return job_of(self._api.call("POST", kind.collection, document, invocation))
-        extension = document.get(EXTENSION) or {}
-        location = extension.get("region", region) if isinstance(extension, Mapping) else region
+        location = field_at(document, (EXTENSION, "region")) or region
         if location is None:
             raise InvalidJobError("trainmaster.region: is required. Example: trainmaster: {region: us-central1}")
         sent = with_job_id(kind.wrapped(document), None)
@@ -120,8 +136,13 @@ class Client:
                 return
             time.sleep(min(self._poll_s, LATE_LINES_S))
 
+    def _required(self, variable: str, parameter: str) -> str:
+        if variable in self._known:
+            return self._known[variable]
+        raise PermanentError(f"{parameter}: is required: Client({parameter}=…), {variable}, or `trainmaster init`")
 
-def _read(job: str | Path | Mapping[str, Any], region: str | None) -> Mapping[str, Any]:
+
+def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, Any]:
     """Return the job file of a file or of a mapping, with the time in its job id."""
     try:
         document = job_file_of(job, region) if isinstance(job, Mapping) else _read_file(Path(job), region)
@@ -143,10 +164,3 @@ def _address(job: Job | str) -> str:
     if job.startswith("projects/"):
         return "/".join(job.split("/")[2:])
     return job if "/" in job else f"jobs/{job}"
-
-
-def _from_environment(variable: str, parameter: str) -> str:
-    value = os.environ.get(variable)
-    if not value:
-        raise PermanentError(f"{parameter}: is required: Client({parameter}=…), or set {variable}")
-    return value

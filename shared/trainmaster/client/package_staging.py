@@ -1,6 +1,6 @@
 """Builds and uploads packages to Cloud Storage, as `gcloud ai-platform jobs submit training` does.
 
-    --package-path DIR ──► sdist of DIR's parent ──┐
+    --package-path DIR ──► sdist, or a wheel ──────┐
     --packages a.whl,gs://…  ──────────────────────┴──► gs://BUCKET/…/SHA256/NAME#GENERATION ──► packageUris
 
 SHA256 is that of all files.
@@ -13,7 +13,6 @@ Source: googlecloudsdk/command_lib/ml_engine/jobs_prep.py.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,44 +22,32 @@ from typing import Final
 
 from trainmaster.core.model.package_uri import with_generation
 from trainmaster.errors import PermanentError
+from trainmaster.packaging.archives import wheel, wheel_name
 from trainmaster.ports import Objects
 
 GS: Final = "gs://"
-SETUP: Final = """from setuptools import find_packages, setup
-
-setup(name={name!r}, packages=find_packages(include=[{name!r}, {name!r} + ".*"]))
-"""
-IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def build(package_path: Path, out_dir: Path) -> list[Path]:
-    """Build a source distribution with the setup.py of the package's parent folder, or one for the package alone.
+    """Build a source distribution with the setup.py of the package's parent folder, or a wheel of the package alone.
 
     Writes nothing to the sources' folder. Return the files in `out_dir`. Raises PermanentError with setuptools' output.
     """
     package = package_path.resolve()
+    root = package.parent
     if not (package / "__init__.py").is_file():
         raise PermanentError(f"[{package}] is not a Python package: it has no __init__.py. Add an empty __init__.py")
-    with tempfile.TemporaryDirectory() as scratch:
-        root = package.parent
-        if not (root / "setup.py").is_file():
-            root = Path(scratch, "root")
-            shutil.copytree(package, root / package.name, ignore=IGNORED)
-            (root / "setup.py").write_text(SETUP.format(name=package.name), encoding="utf-8")
-        return run_setup(root, package, out_dir)
-
-
-def run_setup(root: Path, sources: Path, out_dir: Path) -> list[Path]:
-    """Build a source distribution with `root`/setup.py, which writes nothing there, and return the files in `out_dir`.
-
-    Raises PermanentError with setuptools' output, which names the sources.
-    """
+    if not (root / "setup.py").is_file():
+        out_dir.mkdir(parents=True, exist_ok=True)
+        file = out_dir / wheel_name(package.name)
+        file.write_bytes(wheel(package.name, {str(path.relative_to(root)): path for path in package.rglob("*.py")}, ()))
+        return [file]
     with tempfile.TemporaryDirectory() as eggs:
         command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", eggs]
         command += ["sdist", "--formats=gztar", "--dist-dir", str(out_dir)]
         result = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
     if result.returncode != 0:
-        raise PermanentError(f"setuptools could not package {sources}:\n{result.stderr.strip()}")
+        raise PermanentError(f"setuptools could not package {package}:\n{result.stderr.strip()}")
     return sorted(out_dir.glob("*.tar.gz"))
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from flask import Blueprint, Response, g, redirect, request
 
-from trainmaster.console.actions import submission_source
 from trainmaster.console.pages.job_page import find_job, read_job_page
 from trainmaster.console.pages.labels_form import LabelsForm, new_labels_form, parse_labels
 from trainmaster.console.pages.submission import SubmissionForm, check_submission, new_form, read_status
@@ -96,7 +95,7 @@ def resubmit(job_id: str) -> Any:
 
 def _submit(form: SubmissionForm, key: str) -> Any:
     console = console_of_app()
-    source = submission_source(key, g.user.name)
+    source = f"console:{key}/{g.user.name}"
     console.actions.submit(check_submission(console, form, source), source)
     at = int(console.clock().timestamp())
     return redirect(f"/submissions/{form.job_id}/{key}?at={at}", HTTPStatus.SEE_OTHER)
@@ -118,7 +117,7 @@ def submission(job_id: str, key: str) -> Response:
     if not _NUMBER.fullmatch(published):
         raise PermanentError("at: must be the time of the submission, in seconds since 1970")
     published_at = datetime.fromtimestamp(int(published), UTC)
-    status = read_status(console_of_app(), job_id, submission_source(key, g.user.name), published_at)
+    status = read_status(console_of_app(), job_id, f"console:{key}/{g.user.name}", published_at)
     is_open = status.is_pending and not status.is_late
     return render_page("submission.html", POLL_SUBMISSION_S if is_open else None, submission=status)
 

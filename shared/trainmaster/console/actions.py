@@ -74,8 +74,3 @@ class Actions:
     def _check(self, action: Action) -> None:
         if reason := self.denied().get(action):
             raise ActionDeniedError(reason)
-
-
-def submission_source(key: str, user: str) -> str:
-    """Return the source of a submission in the console: the key of its form, and who sent it."""
-    return f"console:{key}/{user}"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from trainmaster.core.intake.job_id_template import at_time, is_template
 from trainmaster.jobspec.fields.job_id import job_id_from
 from trainmaster.jobspec.formats.extension import CONVERTED_FROM
-from trainmaster.jobspec.problems import InvalidJob, Problem
-from trainmaster.jobspec.reading.document_kinds import EXTENSION, MANIFEST_NAMES
+from trainmaster.jobspec.problems import InvalidJob, Problem, snake_case
+from trainmaster.jobspec.reading.document_kinds import (
+    AI_PLATFORM,
+    EXTENSION,
+    MANIFEST_NAMES,
+    TRAINING_INPUT,
+    detect_kind,
+)
 from trainmaster.jobspec.reading.parse_document import parse_document
 from trainmaster.jobspec.reading.read_model import with_lists
 
@@ -82,3 +88,45 @@ def listed_substitutions(document: Mapping[str, object]) -> Mapping[str, Any]:
     extension = document.get(EXTENSION)
     converted = extension.get(CONVERTED_FROM) if isinstance(extension, Mapping) else None
     return converted if isinstance(converted, Mapping) else {}
+
+
+def with_field(document: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
+    """Return the document with a field set, under the name with which it has the field.
+
+    A mapping is merged. `*` sets the field in each item of a list that has the field's parent; `|` separates parents.
+    """
+    name = next((spelling for spelling in (path[0], snake_case(path[0])) if spelling in document), path[0])
+    inner = document.get(name)
+    match path[1:], inner:
+        case ["*", parents, field], list():
+            value = [_with_existing(item, parents.split("|"), field, value) for item in inner]
+        case [_, *_], Mapping() | None:
+            value = with_field(inner or {}, path[1:], value)
+        case [_, *_], _:
+            return dict(document)  # `accept` reports the wrong type
+        case [], Mapping() if isinstance(value, dict):
+            value = {**inner, **value}
+    return {**document, name: value}
+
+
+def _with_existing(item: object, parents: Sequence[str], field: str, value: object) -> object:
+    if not isinstance(item, Mapping):
+        return item
+    for parent in parents:
+        if isinstance(item.get(parent, item.get(snake_case(parent))), Mapping):
+            item = with_field(item, (parent, field), value)
+    return item
+
+
+def field_at(document: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return the value of a field, whichever spelling its names have; None: it is absent."""
+    value: Any = document
+    for name in path:
+        value = value.get(name, value.get(snake_case(name))) if isinstance(value, Mapping) else None
+    return value
+
+
+def with_default_region(document: dict[str, Any], region: str | None) -> dict[str, Any]:
+    """Return the job file with this region, unless it names one."""
+    path = (TRAINING_INPUT if detect_kind(document) is AI_PLATFORM else EXTENSION, "region")
+    return document if not region or field_at(document, path) else with_field(document, path, region)

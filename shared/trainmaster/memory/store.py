@@ -23,6 +23,7 @@ from trainmaster.ports import (
     ENDS_READ,
     AdmissionToken,
     AlreadyRecordedError,
+    JobFilter,
     JobPosition,
     LiveJobs,
     Loaded,
@@ -181,11 +182,15 @@ class MemoryStore(Incidents, Leases):
     def count_live(self) -> int:
         return len(self.live_jobs())
 
-    def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
+    def recent_jobs(
+        self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
+    ) -> tuple[Job, ...]:
         with self._lock:
             jobs = sorted((stored.job for stored in self._jobs.values()), key=_position, reverse=True)
         if after is not None:
             jobs = [job for job in jobs if _position(job) < (after.created_at, after.job_id)]
+        if only is not None:
+            jobs = [job for job in jobs if only.matches(job)]
         return tuple(jobs[:limit])
 
     def count_by_state(self, label: Label | None = None) -> dict[JobState, int]:

@@ -44,6 +44,7 @@ from trainmaster.ports.store import (
 from trainmaster.ports.store_values import (
     AdmissionToken,
     AlreadyRecordedError,
+    JobFilter,
     JobPosition,
     Lease,
     LiveJobs,
@@ -73,6 +74,7 @@ __all__ = [
     "Fleet",
     "IdentityError",
     "Incidents",
+    "JobFilter",
     "JobLog",
     "JobPosition",
     "JobQueries",

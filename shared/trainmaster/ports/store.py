@@ -14,6 +14,7 @@ from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.transitions.change import Change
 from trainmaster.ports.store_values import (
     AdmissionToken,
+    JobFilter,
     JobPosition,
     Lease,
     LiveJobs,
@@ -156,10 +157,13 @@ class JobQueries(Protocol):
         """Return the number of jobs that have not ended."""
         ...
 
-    def recent_jobs(self, limit: int, after: JobPosition | None = None) -> tuple[Job, ...]:
+    def recent_jobs(
+        self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None
+    ) -> tuple[Job, ...]:
         """Return the newest jobs first, by descending id within one creation time.
 
         With `after`, return those that follow that position. The position may be that of a job that does not exist.
+        `only`: those that match; None: all, also trials and deleted jobs. Fewer than `limit`: there are no others.
         """
         ...
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.job import Job, JobState, Label, State
+from trainmaster.core.reporting.submission_origin import owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,27 @@ class JobPosition:
 
     created_at: datetime
     job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """The jobs of a list. Deleted jobs are in none, nor are trials: users see them with their tuning job."""
+
+    states: tuple[JobState, ...] = ()
+    """Any of these; empty: all states."""
+    user: str = ""
+    """Who submitted the job, in any case, verified or not; empty: anybody."""
+    labels: tuple[Label, ...] = ()
+    """All of these."""
+
+    def matches(self, job: Job) -> bool:
+        return (
+            job.deleted_at is None
+            and job.trial_of is None
+            and (not self.states or job.state in self.states)
+            and (not self.user or self.user.lower() == owner(job).user.lower())
+            and all(label in job.labels for label in self.labels)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.contract.store.building import submit
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, at
 from trainmaster.core.model.job import JobState, Label
 from trainmaster.core.model.tuning import TrialOf
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.ports import JobPosition, Store
+from trainmaster.ports import JobFilter, JobPosition, Store
 
 
 def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:
@@ -30,6 +32,46 @@ def test_job_list_pages_are_ordered_by_time_then_id(store: Store) -> None:
         page = store.recent_jobs(2, JobPosition(page[-1].created_at, page[-1].job_id))
     assert listed == ["job_e", "job_d", "job_c", "job_b", "job_a"]
     assert store.recent_jobs(5, JobPosition(at(5), "job_zz"))[0].job_id == "job_a", "a place where no job is"
+
+
+VISION, TEST = Label("team", "vision"), Label("stage", "test")
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        (JobFilter(), "cli api done old test"),
+        (JobFilter(user="Anna@Example.com"), "cli api"),
+        (JobFilter(user="anna"), ""),
+        (JobFilter(labels=(VISION,)), "api done test"),
+        (JobFilter(labels=(VISION, TEST)), "test"),
+        (JobFilter((JobState.FAILED, JobState.RUNNING)), "done old test"),
+        (JobFilter((JobState.RUNNING,), "boris@example.com", (VISION,)), "test"),
+        (JobFilter((JobState.CANCELLED,), "boris@example.com", (VISION,)), ""),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "jobs",
+)
+def test_filtered_pages_have_the_listed_jobs_that_match_and_no_others(
+    store: Store, only: JobFilter, expected: str
+) -> None:
+    anna, boris = "anna@example.com", "boris@example.com"
+    made = [
+        a_job(JobState.QUEUED, job_id="cli", submission=f"cli:1/{anna}"),
+        a_job(JobState.QUEUED, job_id="api", labels=(VISION,), through_api=True, submitted_by="Anna@example.com"),
+        a_job(JobState.FAILED, job_id="done", labels=(Label("owner", anna), VISION), submission=f"console:2/{boris}"),
+        a_job(JobState.FAILED, job_id="old"),
+        a_job(JobState.RUNNING, job_id="test", labels=(TEST, VISION), through_api=True, submitted_by=boris),
+        a_job(JobState.FAILED, job_id="gone", labels=(VISION,), submission=f"cli:3/{anna}", deleted_at=at(9)),
+        a_job(JobState.FAILED, job_id="trial", submitted_by=anna, trial_of=TrialOf("api", 1, "accuracy")),
+    ]
+    for nth, job in enumerate(reversed(made)):
+        submit(store, replace(job, created_at=at(nth)))
+    listed: list[str] = []
+    page = store.recent_jobs(2, None, only)
+    while page:
+        listed += [job.job_id for job in page]
+        page = store.recent_jobs(2, JobPosition(page[-1].created_at, page[-1].job_id), only)
+    assert " ".join(listed) == expected
 
 
 def test_jobs_are_counted_from_a_moment_on(store: Store) -> None:

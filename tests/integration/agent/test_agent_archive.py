@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.packaging.agent_archive import AGENT, agent_archive, agent_object, agent_uri
+from trainmaster.packaging.agent_archive import AGENT, agent_archive, agent_object
 from trainmaster.wiring.fleet import agent_files
 
 SCRIPTS = ["startup-script", "shutdown-script"]
@@ -54,7 +54,7 @@ def test_metadata_without_the_address_of_the_agent_is_refused_by_the_settings_na
 @pytest.mark.parametrize("key", SCRIPTS)
 def test_script_passes_shellcheck(tmp_path: Path, key: str) -> None:
     script = tmp_path / "script.sh"
-    script.write_text(agent_files(agent_uri("b", agent_archive()))[key])
+    script.write_text(agent_files(f"gs://b/{agent_object(agent_archive())}")[key])
     shellcheck = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([shellcheck, script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")

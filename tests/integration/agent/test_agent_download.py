@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.stack import eventually
-from trainmaster.packaging.agent_archive import agent_uri
+from trainmaster.packaging.agent_archive import agent_object
 from trainmaster_emulators.process.processes import Ports
 
 from .support.cloud import Cloud
@@ -37,7 +37,7 @@ def downloads(cloud: Cloud) -> list[dict[str, str]]:
 
 def test_agent_with_another_hash_is_never_run(cloud: Cloud, vm: Vm) -> None:
     good, forged = an_archive("GOOD"), an_archive("FORGED")
-    uri = agent_uri(BUCKET, good)
+    uri = f"gs://{BUCKET}/{agent_object(good)}"
     cloud.set(AGENT, uri)
     cloud.objects[uri] = forged
     vm.boot()
@@ -51,7 +51,7 @@ def test_agent_with_another_hash_is_never_run(cloud: Cloud, vm: Vm) -> None:
 
 def test_agent_is_downloaded_again_after_errors_of_cloud_storage(cloud: Cloud, vm: Vm) -> None:
     archive = an_archive("STARTED")
-    uri = agent_uri(BUCKET, archive)
+    uri = f"gs://{BUCKET}/{agent_object(archive)}"
     cloud.set(AGENT, uri)
     cloud.objects[uri] = archive
     cloud.storage_statuses = [503, 403]
@@ -65,7 +65,7 @@ def test_agent_is_downloaded_again_after_errors_of_cloud_storage(cloud: Cloud, v
 
 def test_reboot_runs_the_agent_on_the_disk_without_a_download(cloud: Cloud, vm: Vm) -> None:
     archive = an_archive("STARTED")
-    uri = agent_uri(BUCKET, archive)
+    uri = f"gs://{BUCKET}/{agent_object(archive)}"
     cloud.set(AGENT, uri)
     cloud.objects[uri] = archive
     vm.boot()
@@ -79,7 +79,7 @@ def test_reboot_runs_the_agent_on_the_disk_without_a_download(cloud: Cloud, vm: 
 
 def test_changed_agent_on_the_disk_is_replaced(cloud: Cloud, vm: Vm) -> None:
     archive = an_archive("STARTED")
-    uri = agent_uri(BUCKET, archive)
+    uri = f"gs://{BUCKET}/{agent_object(archive)}"
     cloud.set(AGENT, uri)
     cloud.objects[uri] = archive
     vm.work.mkdir()
@@ -115,7 +115,7 @@ def test_agent_is_downloaded_from_googles_address_with_the_token_of_the_vm(
     cloud: Cloud, vm: Vm, googleapis: dict[str, str]
 ) -> None:
     archive = an_archive("STARTED")
-    uri = agent_uri(BUCKET, archive)
+    uri = f"gs://{BUCKET}/{agent_object(archive)}"
     cloud.set(AGENT, uri)
     cloud.objects[uri] = archive
     vm.boot({**googleapis, "STORAGE_EMULATOR_HOST": None})

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.jobs import START
+from tests.support.jobs import START, a_spec
 from tests.support.world import World
 from trainmaster.cli.main import app
 from trainmaster.flows import submit
@@ -60,3 +60,35 @@ def test_list_shows_the_display_name_of_a_custom_job(world: World) -> None:
 def test_list_can_be_limited_to_states(world: World) -> None:
     assert len(listed("--state", "QUEUED")[0]) == 5
     assert listed("--state", "FAILED", "--state", "RUNNING")[0] == []
+
+
+def test_list_can_be_limited_to_a_user_and_labels(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUDSDK_CORE_ACCOUNT", "Boris@example.com")
+    for number, user in enumerate(("anna@example.com", "boris@example.com")):
+        document = {**a_spec(), "jobId": f"of_{number}", "labels": {"team": "vision", "stage": f"s{number}"}}
+        world.wait(1)
+        submit.handle(json.dumps(document).encode(), f"cli:{number}/{user}", world.deps)
+    assert [row.split()[0] for row in listed("--user", "ANNA@example.com")[0]] == ["of_0"]
+    (mine,) = listed("--mine")[0]
+    assert mine.startswith("of_1 ")
+    assert mine.endswith(" boris@example.com (unverified)")
+    assert len(listed("--label", "team=vision")[0]) == 2
+    assert [row.split()[0] for row in listed("--label", "team=vision", "--label", "stage=s0")[0]] == ["of_0"]
+    _, note = listed("--label", "team=vision", "--limit", "1")
+    assert "--after of_1" in note
+    assert listed("--label", "team=vision", "--limit", "1", "--after", "of_1")[0][0].startswith("of_0 ")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--mine", "--user", "anna"], "--mine and --user cannot be combined"),
+        (["--label", "team"], "--label: team must be KEY=VALUE"),
+        (["--label", "=vision"], "--label: =vision must be KEY=VALUE"),
+    ],
+    ids=["both", "no-value", "no-key"],
+)
+def test_list_refuses_options_that_say_nothing(world: World, options: list[str], problem: str) -> None:
+    result = CliRunner().invoke(app, ["jobs", "list", *options])
+    assert result.exit_code == 1
+    assert problem in str(result.exception)

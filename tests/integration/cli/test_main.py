@@ -199,20 +199,25 @@ def test_local_without_its_extra_names_the_extra(run_main: RunMain, monkeypatch:
     assert run_main("local", "up", "--detach") == (1, f"trainmaster: {LOCAL_EXTRA_MISSING}\n")
 
 
-def test_describe_prints_text_or_json(installation: Installation, tmp_path: Path) -> None:
+def test_describe_prints_text_or_json(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUDSDK_CORE_ACCOUNT", "anna@example.com")
     job = {"jobId": "digits_1", "labels": {"team": "vision", "stage": "a"}, **a_spec(runtimeVersion="2.11")}
     (tmp_path / "job.json").write_text(json.dumps(job))
     assert installation.run("submit", str(tmp_path / "job.json")).exit_code == 0
     lines = installation.run("jobs", "describe", "digits_1").stdout.splitlines()
     assert lines[0] == "jobId: digits_1"
     assert {"state: QUEUED", "labels: stage=a, team=vision"} <= set(lines)
-    assert "submitted: by trainmaster submit" in lines
+    assert "submitted: by trainmaster submit, by anna@example.com (unverified)" in lines
     assert "used so far: 0.00 machine-hours, 0.00 ML units" in lines
     assert not [line for line in lines if "{" in line], "a value is printed as a dictionary"
     view = json.loads(installation.run("jobs", "describe", "digits_1", "--format=json").stdout)
     assert view["trainmaster"]["usage"] == {"machineHours": 0.0, "mlUnits": 0.0}
-    assert view["trainmaster"]["submitted"] == "by trainmaster submit"
-    assert installation.run("why", "digits_1").stdout.startswith("digits_1 was submitted by trainmaster submit.\n")
+    assert view["trainmaster"]["submitted"] == "by trainmaster submit, by anna@example.com (unverified)"
+    assert installation.run("why", "digits_1").stdout.startswith(
+        "digits_1 was submitted by trainmaster submit, by anna@example.com (unverified).\n"
+    )
 
 
 def test_unknown_job_is_one_error_line(installation: Installation, run_main: RunMain) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tarfile
+import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -142,11 +142,10 @@ def test_package_without_setup_py_is_built_without_changing_its_folder(tmp_path:
     before = sorted(tmp_path.rglob("*"))
     out = tmp_path / "out"
     (archive,) = package_staging.build(package, out)
-    assert archive.name == "trainer-0.0.0.tar.gz"
-    with tarfile.open(archive) as tar:
-        names = {name.partition("/")[2] for name in tar.getnames()}
-    assert {"trainer/task.py", "trainer/inner/__init__.py", "setup.py"} <= names
-    assert "unrelated.bin" not in names
+    assert archive.name == "trainer-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(archive) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == {"trainer/__init__.py", "trainer/task.py", "trainer/inner/__init__.py"}
     assert sorted(path for path in tmp_path.rglob("*") if out not in (path, *path.parents)) == before
 
 
@@ -175,7 +174,7 @@ def test_packages_have_gclouds_order_and_folders(installation: Installation, tmp
     )
     assert uris[0] == "gs://b/first.tar.gz"
     digest = uris[1].split("/")[-2]
-    names = ("extra.whl#1", "trainer-0.0.0.tar.gz#2")
+    names = ("extra.whl#1", "trainer-1.0-py3-none-any.whl#2")
     assert uris[1:] == [f"gs://b/dir/packages/{digest}/{name}" for name in names]
     assert installation.objects.read(uris[1].removesuffix("#1"), max_bytes=9) == b"wheel"
     assert package_staging.folder_for("digits_1", "gs://s/", "gs://b/dir", "x") == "gs://s/digits_1"
@@ -220,6 +219,30 @@ def test_submit_without_job_file_uses_the_flags(installation: Installation, tmp_
     assert uri.startswith("gs://the-bucket/packages/digits_1/")
     uri, _, generation = uri.partition("#")
     assert installation.objects.read(uri, generation=int(generation), max_bytes=1 << 20)
+
+
+def test_submit_of_a_folder_needs_neither_a_job_file_nor_setup_py(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMASTER_REGION", "europe-west4")
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / "requirements.txt").write_text("pandas\n")
+    command = ["submit", "--folder", str(tmp_path), "--runtime-version=2.21"]
+    program = ("--", "python", "train.py", "--epochs", "3")
+    assert "ok   job file of " in installation.run(*command, "--check", *program).output
+    assert installation.objects.created("gs://the-bucket/", 9) == ()
+    result = installation.run(*command, *program)
+    assert result.exit_code == 0, result.output
+    assert "requirements.txt: pandas\n" in result.stderr
+    (job,) = installation.store.recent_jobs(9)
+    assert job.job_id.startswith(f"{tmp_path.name.replace('-', '_')[:30]}")
+    assert (job.plan.region, job.plan.program.args[:2]) == ("europe-west4", ("python", "train.py"))
+    named = installation.run(*command[:1], "digits_7", *command[1:], "--region=us-central1", "--", "python", "train.py")
+    assert named.exit_code == 0, named.output
+    job = installation.store.recent_jobs(1)[0]
+    assert (job.job_id, job.plan.region) == ("digits_7", "us-central1")
+    assert len(installation.objects.created("gs://the-bucket/", 9)) == 1, "the same files are uploaded once"
+    assert "a folder needs a command" in str(installation.run(*command).exception)
 
 
 @pytest.mark.parametrize("wheel", [False, True])

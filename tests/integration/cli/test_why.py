@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from typer.testing import CliRunner
 
@@ -28,7 +30,7 @@ GOOGLE = "does not have enough resources available"
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     monkeypatch.setattr("trainmaster.cli.why.open_store", lambda: world.store)
-    monkeypatch.setattr("trainmaster.cli.why.admission_limits", lambda: world.limits)
+    monkeypatch.setattr("trainmaster.cli.why.settings", lambda: SimpleNamespace(limits=world.limits))
     return world
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import tarfile
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ from trainmaster import (
     JobFailedError,
     PermanentError,
     TemporaryError,
-    package_folder,
 )
 from trainmaster.core.model.job import JobState
 from trainmaster.memory.access import MemoryAccess
@@ -204,31 +201,27 @@ def test_logs_yields_lines_until_the_job_has_ended(
 
 def test_settings_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRAINMASTER_PROJECT", raising=False)
-    with pytest.raises(PermanentError, match="set TRAINMASTER_PROJECT"):
+    with pytest.raises(PermanentError, match="TRAINMASTER_PROJECT, or `trainmaster init`"):
         Client()
 
 
-def test_folder_of_a_notebook_is_packaged_without_being_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_folder_is_uploaded_and_runs_the_command(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = MemoryObjects()
     monkeypatch.setattr(objects, "objects", lambda: stored)
-    (tmp_path / "task.py").write_text("import helpers")
-    (tmp_path / "data.csv").write_text("1,2")
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "__init__.py").touch()
-    before = sorted(tmp_path.rglob("*"))
-    uri = package_folder(tmp_path, "bucket", requirements=["pandas"])
-    assert sorted(tmp_path.rglob("*")) == before
-    name, _, generation = uri.partition("#")
-    content = stored.read(name, generation=int(generation), max_bytes=1 << 20)
-    assert content is not None
-    with tarfile.open(fileobj=BytesIO(content)) as archive:
-        names = {Path(member).name for member in archive.getnames()}
-    assert {"task.py", "models"} <= names
-    assert "data.csv" not in names
-
-
-def test_folder_without_modules_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PermanentError, match="has no Python module"):
-        package_folder(tmp_path, "bucket")
+    (tmp_path / "my project").mkdir()
+    (tmp_path / "my project" / "train.py").write_text("print(1)")
+    monkeypatch.setenv("TRAINMASTER_BUCKET", "the-bucket")
+    monkeypatch.setenv("TRAINMASTER_REGION", "us-central1")
+    client = Client(PROJECT, running.client._api._base.partition("/v1/")[0])
+    job = client.submit(folder=tmp_path / "my project", command=["python", "train.py"])
+    assert job.job_id.startswith("my_project_")
+    training = job.document["trainingInput"]
+    assert (training["region"], training["args"]) == ("us-central1", ["python", "train.py"])
+    other = client.submit({"jobId": "b", "trainingInput": {"region": "europe-west4"}}, folder=tmp_path, command=["a"])
+    assert other.document["trainingInput"]["region"] == "europe-west4"
+    with pytest.raises(PermanentError, match="job: is required, unless there is a folder"):
+        client.submit()
+    with pytest.raises(PermanentError, match="a folder needs a command"):
+        client.submit(folder=tmp_path)

@@ -26,7 +26,7 @@ try:
 except trainmaster.InvalidJobError as error:
     print(error)
 from trainmaster.wiring.objects import objects
-objects()  # `package_folder` uploads with it
+objects()  # `submit(folder=…)` uploads with it
 from trainmaster.testing import Installation
 Installation()
 """

@@ -26,6 +26,7 @@ Run = Callable[..., Result]
 def run(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("TRAINMASTER_PROJECT", PROJECT)
     monkeypatch.setenv("TRAINMASTER_SCHEDULER_ENDPOINT", emulator.address)
+    monkeypatch.setenv("CLOUDSDK_CORE_ACCOUNT", "anna@example.com")
     packages = MemoryObjects()
     packages.write("gs://bucket/trainer-0.1.tar.gz", b"the package of a_spec()", content_type="application/gzip")
     monkeypatch.setattr("trainmaster.wiring.objects.objects", lambda: packages)
@@ -57,7 +58,7 @@ def test_schedule_is_run_paused_resumed_and_deleted(run: Run, job_file: str, tar
     assert run("run", "nightly").stdout == "nightly: started\n"
     eventually(lambda: target.received)
     (message,) = json.loads(target.received[0].body)["messages"]
-    assert message["attributes"] == {"source": "schedule:nightly"}
+    assert message["attributes"] == {"source": "schedule:nightly/anna@example.com"}
     assert json.loads(base64.b64decode(message["data"]))["jobId"] == "nightly_{time:%Y%m%d_%H%M}"
     eventually(lambda: json.loads(run("list", "--format", "json").stdout)[0].get("lastAttemptTime"))
     for verb, state in (("pause", "PAUSED"), ("resume", "ENABLED")):

@@ -13,8 +13,8 @@ import pytest
 from tests.support.serving import serving
 from trainmaster.api import handler
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
-from trainmaster.packaging.agent_archive import agent_archive, agent_uri
-from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
+from trainmaster.packaging.algorithms_archive import algorithms_archive, algorithms_object
 from trainmaster_emulators.process import state
 from trainmaster_emulators.process.state import FUNCTIONS, Endpoints, StackConfig, StackError, StackState, StackStatus
 from trainmaster_emulators.services import iam, pubsub
@@ -46,8 +46,8 @@ def test_functions_get_the_documented_settings() -> None:
     assert variables == {
         "TRAINMASTER_PROJECT": "p",
         "TRAINMASTER_BUCKET": "b",
-        "TRAINMASTER_AGENT": agent_uri("trainmaster-local-stage", agent_archive()),
-        "TRAINMASTER_ALGORITHMS": algorithms_uri("trainmaster-local-stage", algorithms_archive()),
+        "TRAINMASTER_AGENT": f"gs://trainmaster-local-stage/{agent_object(agent_archive())}",
+        "TRAINMASTER_ALGORITHMS": f"gs://trainmaster-local-stage/{algorithms_object(algorithms_archive())}",
         "TRAINMASTER_ADDRESSING": "emulator",
         "TRAINMASTER_NOTIFICATIONS": "true",
         "TRAINMASTER_WORKER_SERVICE_ACCOUNT": "trainmaster-worker@p.iam.gserviceaccount.com",

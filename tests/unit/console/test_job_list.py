@@ -11,15 +11,17 @@ import pytest
 from tests.support.console_site import Site
 from tests.support.counting import Counts, counting_store
 from tests.support.job_lists import world_of_jobs
+from tests.support.jobs import a_job
 from tests.support.world import World
 from trainmaster.console.pages import job_counts, job_list
-from trainmaster.console.pages.job_filters import Filters, is_listed, matches, read_filters
+from trainmaster.console.pages.job_filters import Filters, matches, read_filters
 from trainmaster.console.pages.job_list import JobList, read_job_list, situation
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated
 from trainmaster.core.ledger import fold
 from trainmaster.core.model.job import JobState
 from trainmaster.flows.commit.record import record
 from trainmaster.flows.user_requests import delete_job
+from trainmaster.ports import JobFilter
 
 STATES = ((), (JobState.CANCELLED,), (JobState.QUEUED, JobState.CANCELLED))
 LABELS = ("", "team", "team=vision", "team=speech", "team=none", "colour")
@@ -48,7 +50,7 @@ def all_pages(site: Site, filters: Filters) -> list[JobList]:
 
 @pytest.mark.parametrize("filters", COMBINED, ids=Filters.query)
 def test_counts_rows_and_total_agree_with_the_store_on_every_page(site: Site, filters: Filters) -> None:
-    jobs = [job for job in site.world.store.recent_jobs(1_000) if is_listed(job)]
+    jobs = [job for job in site.world.store.recent_jobs(1_000) if JobFilter().matches(job)]
     others = [job for job in jobs if matches(job, replace(filters, states=()))]
     pages = all_pages(site, filters)
     for page in pages:
@@ -130,3 +132,10 @@ def test_row_of_a_job_without_capacity_names_the_quota_or_zone(
     stored = world.store.load_attempt(world.job_id)
     assert stored is not None
     assert fold(world.ledger) == stored.state
+
+
+@pytest.mark.parametrize("user", ["anna@EXAMPLE.com", "anna"])
+def test_filter_of_users_finds_jobs_whose_owner_is_not_verified(user: str) -> None:
+    job = a_job(JobState.QUEUED, submission="console:4711/Anna@example.com")
+    assert matches(job, Filters(user=user))
+    assert not matches(replace(job, submission="gs://b/jobs/anna.yaml#1"), Filters(user=user))

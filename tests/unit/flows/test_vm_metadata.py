@@ -24,7 +24,7 @@ from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.jobspec import InvalidJob
 from trainmaster.jobspec.accept import SPEC_BYTES_MAX, AcceptedSpec, accept
-from trainmaster.packaging.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.wiring.fleet import agent_files
 
 PROJECT = "a-project-id-of-30-characters-"
@@ -32,7 +32,7 @@ ZONE = "us-central1-a"
 SMALL_BYTES = 16 * 1024
 VALUE_BYTES_MAX = 256 * 1024
 """Source: Compute Engine's limit on one metadata value."""
-AGENT_FILES = agent_files(agent_uri(f"{PROJECT}-trainmaster-stage", agent_archive()))
+AGENT_FILES = agent_files(f"gs://{PROJECT}-trainmaster-stage/{agent_object(agent_archive())}")
 
 
 def a_create(job: Job, task_type: TaskType) -> Create:

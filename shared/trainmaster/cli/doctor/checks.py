@@ -24,13 +24,14 @@ from trainmaster.cli.doctor.topic_checks import (
     check_retries,
     check_schema,
 )
-from trainmaster.cli.installation import BUCKET, WORKER_SERVICE_ACCOUNT, open_store
+from trainmaster.cli.installation import open_store
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE, Endpoints, Inspection, InspectionError
 from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.messaging import topics
 from trainmaster.settings import Settings
+from trainmaster.wiring.installation import BUCKET, WORKER_SERVICE_ACCOUNT
 
 CLOCK_ERROR_MAX_S: Final = 60.0
 JOB_FILES: Final = "jobs/"

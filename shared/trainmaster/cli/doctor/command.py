@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 
-from trainmaster.cli.installation import PROJECT, choose_installation, settings_problems, use_project
+from trainmaster.cli import submit_options
+from trainmaster.cli.installation import choose_installation, settings_problems
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, say
 from trainmaster.settings import settings
+from trainmaster.wiring.installation import use_installation
 
 if TYPE_CHECKING:
     from trainmaster.cli.doctor.findings import Finding
     from trainmaster.ports import Objects
 
-Project = Annotated[str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}]")]
 Region = Annotated[str | None, typer.Option(help="Region of the jobs, or of a manifest that names none.")]
 BeforeInstall = Annotated[
     bool, typer.Option("--before-install", help="Check only what can make `terraform apply` or the first job fail.")
@@ -34,7 +35,7 @@ JobFile = Annotated[
 
 def doctor(
     job: JobFile = None,
-    project: Project = None,
+    project: submit_options.Project = None,
     region: Region = None,
     before_install: BeforeInstall = False,
     form: OutputFormat = Format.TABLE,
@@ -45,7 +46,7 @@ def doctor(
     with - names something that was not checked.
     """
     if project:
-        use_project(project)
+        use_installation(project)
     if job is not None:
         from trainmaster.cli.submit import read_job, with_job_name
 

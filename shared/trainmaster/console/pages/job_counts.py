@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from trainmaster.console.pages.job_filters import Filters, is_listed, matches
+from trainmaster.console.pages.job_filters import Filters, matches
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.ports import JobPosition, Store
+from trainmaster.ports import JobFilter, JobPosition, Store
 
 JOBS_READ_MAX: Final = 1_000
 """Jobs among which matches are counted, and that one page reads when a filter accepts few of them."""
@@ -45,7 +45,7 @@ class NewestJobs:
 
     def counts(self, filters: Filters) -> StateCounts:
         """Count those that match. Trials and deleted jobs are not in the list."""
-        listed = [job for job in self.jobs if is_listed(job)]
+        listed = [job for job in self.jobs if JobFilter().matches(job)]
         others = replace(filters, states=())
         counts = Counter(job.state for job in listed if matches(job, others))
         return StateCounts({state: counts[state] for state in JobState}, None if self.is_whole else len(listed))

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from trainmaster.console.pages.times import parse_time
 from trainmaster.core.model.job import Job, JobState, Label
+from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.errors import PermanentError
 from trainmaster.ports import JobPosition
 from trainmaster.presentation.job_view import display_name
@@ -27,7 +28,7 @@ class Filters:
     states: tuple[JobState, ...] = ()
     """Any of these states; empty: all."""
     user: str = ""
-    """Part of the user's e-mail address."""
+    """Part of the owner's e-mail address, verified or not."""
     label: str = ""
     """`KEY=VALUE`, or `KEY` for any value."""
     text: str = ""
@@ -96,10 +97,6 @@ def decode_position(text: str) -> JobPosition:
     return JobPosition(parse_time("after", time), job_id)
 
 
-def is_listed(job: Job) -> bool:
-    return job.deleted_at is None and job.trial_of is None
-
-
 def matches(job: Job, filters: Filters) -> bool:
     """Whether the job matches all filters."""
     key, separator, value = filters.label.partition("=")
@@ -107,7 +104,7 @@ def matches(job: Job, filters: Filters) -> bool:
     text = filters.text.lower()
     return (
         (not filters.states or job.state in filters.states)
-        and (not filters.user or filters.user.lower() in (job.submitted_by or "").lower())
+        and (not filters.user or filters.user.lower() in owner(job).user.lower())
         and (not key or (key in labels and (not separator or labels[key] == value)))
         and (not text or text in job.job_id.lower() or text in display_name(job).lower())
     )

@@ -9,7 +9,7 @@ from itertools import islice
 
 from trainmaster.console.durations import duration_words
 from trainmaster.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_after, newest_jobs
-from trainmaster.console.pages.job_filters import Filters, is_listed, matches
+from trainmaster.console.pages.job_filters import Filters, matches
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan, TaskGroup
@@ -19,7 +19,7 @@ from trainmaster.core.rules.messages import summary
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
-from trainmaster.ports import JobPosition
+from trainmaster.ports import JobFilter, JobPosition
 from trainmaster.presentation.cost_view import money_words
 
 
@@ -79,7 +79,7 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     for job in islice(source, max(JOBS_READ_MAX, filters.size + 1)):
         read += 1
         position = JobPosition(job.created_at, job.job_id)
-        if is_listed(job) and matches(job, filters):
+        if JobFilter().matches(job) and matches(job, filters):
             matching_jobs.append(job)
         if len(matching_jobs) > filters.size:
             break

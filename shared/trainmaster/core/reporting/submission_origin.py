@@ -1,4 +1,4 @@
-"""How a job was submitted, derived from the source of its submission: docs/interfaces.md section 2.
+"""How a job was submitted and by whom, derived from the source of its submission: docs/interfaces.md section 2.
 
 The publisher of a message to the topic `submit` may state any source, also one that names a person. Only the origin of
 a job from the API is verified: `Job.through_api`.
@@ -6,6 +6,8 @@ a job from the API is verified: `Job.through_api`.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Final
 
 from trainmaster.core.model.job import Job
@@ -14,10 +16,34 @@ _ORIGINS: Final = (
     ("gs://", "by the upload of {source}"),
     ("cli:", "by trainmaster submit"),
     ("schedule:", "by the schedule {name}"),
-    ("console:", "in the console, by {user} (unverified)"),
+    ("console:", "in the console"),
     ("", "as a message to the topic"),
 )
 """Prefix of a submission's source, and its description."""
+_CLAIM: Final = re.compile(r"(?:cli|schedule|console):[^/]*/([\w.+%'@-]{1,254})")
+"""A source that names the user of the submitting client: `cli:KEY/USER`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who submitted a job."""
+
+    user: str = ""
+    """E-mail address, or a name on the user's own machine; empty: unknown."""
+    is_verified: bool = False
+    """Whether the API has verified the user. Otherwise the submitter's client said so."""
+
+    @property
+    def words(self) -> str:
+        return self.user if self.is_verified or not self.user else f"{self.user} (unverified)"
+
+
+def owner(job: Job) -> Owner:
+    """Return who submitted the job. Nothing in the job file counts, and nothing changes it later."""
+    if job.submitted_by:
+        return Owner(job.submitted_by, is_verified=True)
+    claim = None if job.through_api else _CLAIM.fullmatch(job.submission)
+    return Owner(claim[1]) if claim else Owner()
 
 
 def describe_origin(job: Job) -> str:
@@ -26,8 +52,9 @@ def describe_origin(job: Job) -> str:
     if trial is not None:
         values = "".join(f" --{parameter.name} {parameter.value}" for parameter in trial.assigned)
         return f"by {trial.job_id}, as its trial {trial.number}:{values}"
+    by = f", by {owner(job).words}" if owner(job).user else ""
     if job.through_api:
-        return f"through the API, by {job.submitted_by}" if job.submitted_by else "through the API"
-    prefix, words = next(origin for origin in _ORIGINS if job.submission.startswith(origin[0]))
-    rest = job.submission.removeprefix(prefix)
-    return words.format(source=job.submission.partition("#")[0], name=rest, user=rest.partition("/")[2])
+        return f"through the API{by}"
+    prefix, way = next(origin for origin in _ORIGINS if job.submission.startswith(origin[0]))
+    name = job.submission.removeprefix(prefix).partition("/")[0]
+    return way.format(source=job.submission.partition("#")[0], name=name) + by

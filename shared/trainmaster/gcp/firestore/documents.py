@@ -13,6 +13,7 @@ from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.vm_names import job_hash
+from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.core.timeouts import HISTORY_KEPT
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.firestore import earlier_release
@@ -23,6 +24,8 @@ SCHEMA: Final = 2
 
 NOTIFICATION_PENDING: Final = "is_notification_pending"
 """Field of a ledger entry whose notification has not been confirmed. Confirmed entries do not have it."""
+OWNER: Final = "owner"
+"""Field with the user that submitted the job, in lower case; empty: unknown. Releases before 0.2.0 did not write it."""
 EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
@@ -34,8 +37,9 @@ _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
 
 def job_document(job: Job) -> Document:
     """Return the job's document. Trials have neither `submitted_at` nor `api_submitted_at`: they do not count as
-    submitted."""
-    submitted = {} if job.trial_of else {submission_time_field(through_api=job.through_api): job.created_at}
+    submitted. Nor do they have an `owner`: lists find their tuning job."""
+    time_field = submission_time_field(through_api=job.through_api)
+    submitted = {} if job.trial_of else {time_field: job.created_at, OWNER: owner(job).user.lower()}
     return {**_dump(Job, job), "is_live": not job.state.is_terminal, "vm_hash": job_hash(job.job_id), **submitted}
 
 

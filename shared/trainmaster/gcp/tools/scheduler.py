@@ -24,13 +24,13 @@ UPDATED_FIELDS: Final = ("description", "schedule", "time_zone", "pubsub_target"
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
-def publication(project: str, name: str, topic: str, data: bytes) -> Json:
-    """Return the target of a schedule that publishes its job file."""
+def publication(project: str, source: str, topic: str, data: bytes) -> Json:
+    """Return the target of a schedule that publishes its job file, with this source."""
     return {
         "pubsubTarget": {
             "topicName": f"projects/{project}/topics/{topic}",
             "data": base64.b64encode(data).decode("ascii"),
-            "attributes": {"source": f"schedule:{name}"},
+            "attributes": {"source": source},
         }
     }
 

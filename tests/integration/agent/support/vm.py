@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from trainmaster.agent.program.process_table import kill_marked
-from trainmaster.packaging.agent_archive import agent_archive, agent_uri
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
 from trainmaster.wiring.fleet import agent_files
 
 from .cloud import TIMEOUT_S, Cloud
@@ -94,7 +94,7 @@ def compiled_agent() -> bytes:
 
 def install_agent(cloud: Cloud) -> dict[str, str]:
     """Store the agent, and name it in the metadata; return the metadata entries that start it."""
-    uri = agent_uri(BUCKET, compiled_agent())
+    uri = f"gs://{BUCKET}/{agent_object(compiled_agent())}"
     cloud.objects[uri] = compiled_agent()
     cloud.set("instance/attributes/trainmaster-agent", uri)
     return agent_files(uri)

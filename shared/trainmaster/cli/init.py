@@ -1,0 +1,57 @@
+"""`trainmaster init`: remember the installation that commands and the Python client work with."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated, Final
+
+import typer
+
+from trainmaster.cli.installation import choose_installation, gcloud_property
+from trainmaster.cli.output import say
+from trainmaster.errors import PermanentError
+from trainmaster.jobspec.catalog.regions import REGION_ZONES
+from trainmaster.wiring.installation import API, PROJECT, VARIABLES, file, remember, remembered
+
+_PROJECT: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_API: Final = re.compile(r"https://[^/\s]+/?|http://(127\.0\.0\.1|localhost):[0-9]+/?")
+
+
+def init(
+    project: Annotated[
+        str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}, or gcloud's project]")
+    ] = None,
+    region: Annotated[str | None, typer.Option(help="Region of jobs that name none.")] = None,
+    api: Annotated[
+        str | None, typer.Option(help=f"Address of the function api: `terraform output api`. [default: ${API}]")
+    ] = None,
+    bucket: Annotated[str | None, typer.Option(help="Bucket of packages. [default: PROJECT-trainmaster]")] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show what commands use here, and what is remembered. Change nothing.")
+    ] = False,
+) -> None:
+    """Remember project, region and API address of your installation, so that no command needs them again.
+
+    An option of a command comes first, then an environment variable (TRAINMASTER_PROJECT, TRAINMASTER_BUCKET,
+    TRAINMASTER_REGION, TRAINMASTER_API_ENDPOINT), then a running local stack, then what this command has remembered.
+    gcloud's configuration only provides the default of --project here. Values that are not given again stay, unless the
+    project changes.
+    """
+    if show:
+        choose_installation()
+        for name, variable in VARIABLES.items():
+            say(f"{variable}={os.environ.get(variable, '')}   # remembered: {remembered().get(name, 'nothing')}")
+        return
+    project = project or os.environ.get(PROJECT) or gcloud_property("project")
+    if not _PROJECT.fullmatch(project):
+        raise PermanentError(f"--project: {project!r} is not a project id. Example: --project my-project")
+    if region and region not in REGION_ZONES:
+        raise PermanentError(f"--region: {region!r} is not a region. Example: --region us-central1")
+    api = api or os.environ.get(API)
+    if api and not _API.fullmatch(api):
+        raise PermanentError(f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app")
+    given = {"project": project, "bucket": bucket, "region": region, "api": api}
+    kept = stored if (stored := remembered()).get("project") == project else {"bucket": f"{project}-trainmaster"}
+    remember({**kept, **{name: value for name, value in given.items() if value}})
+    say(f"{file()} has the installation in {project}. Check it: trainmaster doctor")

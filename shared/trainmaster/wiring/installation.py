@@ -1,0 +1,81 @@
+"""The installation that commands and the Python client use: its project, bucket, region and the address of its API.
+
+Options come before environment variables, then what `trainmaster init` has remembered. The command line uses a running
+local stack before the remembered installation: `trainmaster.cli.installation`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+from trainmaster.errors import PermanentError
+
+VARIABLES: Final = {
+    "project": "TRAINMASTER_PROJECT",
+    "bucket": "TRAINMASTER_BUCKET",
+    "region": "TRAINMASTER_REGION",
+    "api": "TRAINMASTER_API_ENDPOINT",
+}
+"""Name of a value in the file → its environment variable."""
+PROJECT, BUCKET, REGION, API = VARIABLES.values()
+WORKER_SERVICE_ACCOUNT: Final = "TRAINMASTER_WORKER_SERVICE_ACCOUNT"
+
+
+def worker_account_of(project: str) -> str:
+    """Return the service account of the VMs, as infra/ names it."""
+    return f"trainmaster-worker@{project}.iam.gserviceaccount.com"
+
+
+def known_variables(project: str | None = None) -> dict[str, str]:
+    """Return the variables of `project`, else of the environment's project, else of the remembered one.
+
+    Names that nobody has given are those of infra/. Empty: no project is known. Raises PermanentError for a bad file.
+    """
+    stored, named = remembered(), os.environ.get(PROJECT)
+    chosen = project or named or stored.get("project")
+    if not chosen:
+        return {}
+    is_named = named and not project
+    known = {} if is_named else {BUCKET: f"{chosen}-trainmaster", WORKER_SERVICE_ACCOUNT: worker_account_of(chosen)}
+    if stored.get("project") == chosen:
+        known |= {VARIABLES[name]: value for name, value in stored.items()}
+    known |= {name: os.environ[name] for name in (*VARIABLES.values(), WORKER_SERVICE_ACCOUNT) if os.environ.get(name)}
+    return {**known, PROJECT: chosen}
+
+
+def use_installation(project: str | None = None) -> bool:
+    """Set the known variables in the environment. False: there are none."""
+    from trainmaster.settings import settings
+
+    variables = known_variables(project)
+    os.environ.update(variables)
+    settings.cache_clear()
+    return bool(variables)
+
+
+def file() -> Path:
+    """Return the path of the user's file, by the XDG base directory specification."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "trainmaster" / "installation.json"
+
+
+def remembered() -> dict[str, str]:
+    """Return what `trainmaster init` has remembered; empty: nothing. Raises PermanentError for a bad file."""
+    try:
+        stored = json.loads(file().read_text(encoding="utf-8"))
+        return {name: value for name, value in stored.items() if name in VARIABLES and value.strip()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise PermanentError(f"{file()} cannot be read: {error}. Delete it, and run `trainmaster init`") from None
+
+
+def remember(values: dict[str, str]) -> None:
+    """Replace the file, which only its user can read. Raises OSError."""
+    file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with NamedTemporaryFile("w", dir=file().parent, delete=False) as new:  # of mode 0600
+        json.dump(values, new, indent=2)
+    Path(new.name).replace(file())
