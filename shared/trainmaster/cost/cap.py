@@ -33,8 +33,11 @@ From this share of the cap on, its ledger is read in each sweep."""
 _SEARCHES: Final = frozenset((Phase.STARTING, Phase.GETTING_MACHINES, Phase.REPLACING))
 
 
-def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime) -> Plan | Unknown:
-    """Return the plan with the rates of its cap, if it has one; Unknown: the cost of this job cannot be limited."""
+def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: int = 1) -> Plan | Unknown:
+    """Return the plan with the rates of its cap, if it has one; Unknown: the cost of this job cannot be limited.
+
+    `trials`: how many jobs share the cap.
+    """
     if plan.cap is None or isinstance(prices, Unknown):
         return prices if plan.cap and isinstance(prices, Unknown) else plan
     if prices.currency != plan.cap.currency:
@@ -53,9 +56,10 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime) -> Plan |
             whole += max(rate.on_demand, rate.spot) * group.count
         per_hour = max(per_hour, whole)
     cap = replace(plan.cap, per_hour=per_hour, rates=tuple(rates))
-    if cap.is_reached(0.0):
+    if replace(cap, amount=cap.amount / trials).is_reached(0.0):
         least = f"{per_hour * COST_RESERVE_S / 3600:.2f} {cap.currency}"
-        return Unknown(f"its machines cost {least} in the {COST_RESERVE_S} s that their end may take")
+        jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
+        return Unknown(f"{jobs} cost {least} in the {COST_RESERVE_S} s that their end may take")
     return replace(plan, cap=cap)
 
 

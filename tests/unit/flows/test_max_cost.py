@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec, a_tuning_spec
 from tests.support.tuning_jobs import a_tuning_job
 from tests.support.world import World
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
@@ -176,6 +176,14 @@ def test_cap_that_cannot_be_kept_is_refused(cap: str, prices: PriceList | None, 
     with pytest.raises(PermanentError, match=f"trainmaster.max_cost Error: cannot be kept: {expected}"):
         world.submit({**a_spec(), "trainmaster": {"maxCost": cap}})
     assert world.store.load(world.job_id) is None
+
+
+def test_cap_that_is_too_small_for_each_trial_is_refused() -> None:
+    world = World(prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    with pytest.raises(PermanentError, match="each of 100 trials has machines that cost"):
+        world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "0.50 USD"}})
+    world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "5 USD"}})
+    assert world.job.plan.cap is not None
 
 
 def test_trials_share_the_cap_of_their_job() -> None:

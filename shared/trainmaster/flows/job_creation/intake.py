@@ -143,7 +143,7 @@ def with_checked_places(
         problem = problem or Problem("trainmaster.placement.anyOf", reason, "ordered, in place of anyOf")
     if plan.cheapest_first:
         plan = ranked_by_price(plan, prices)
-    limited = with_rates(plan, prices, now)
+    limited = with_rates(plan, prices, now, spec.tuning.max_trials if spec.tuning else 1)
     if isinstance(limited, Unknown):
         problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE)
         return replace(spec, plan=plan), problem
