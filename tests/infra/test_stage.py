@@ -76,7 +76,7 @@ def test_archive_contains_only_what_its_function_imports(function: str, archives
         {"trainmaster/agent/startup.sh", "trainmaster/agent/shutdown.sh"} if function == PROVISION else set()
     )
     # The console has templates, style sheets and scripts.
-    assert archives[function].stat().st_size < (600 if function == "console" else 450) * 1024
+    assert archives[function].stat().st_size < (600 if function == "console" else 500) * 1024
 
 
 @pytest.mark.parametrize("function", [name for name in stage.FUNCTIONS if name != PROVISION])

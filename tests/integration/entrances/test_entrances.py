@@ -152,6 +152,11 @@ DIFFERENCES: Final = (
         lambda sent: sent.name == "rejected/vertex-without-region",
     ),
     _accepts(
+        "the Python client is told the region of jobs that name none",
+        ("python_client",),
+        lambda sent: sent.name == "rejected/region-missing",
+    ),
+    _accepts(
         "only the installation knows the earlier tuning job that this one resumes",
         ("doctor",),
         lambda sent: sent.name == "golden/tuning-in-snake-case",

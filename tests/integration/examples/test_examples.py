@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -111,14 +112,14 @@ def test_local_run_uploads_the_package_to_the_uri_in_the_job_file(monkeypatch: p
     on = SimpleNamespace(objects=objects, state=SimpleNamespace(config=StackConfig()))
     for example in ("legacy", "tf_evaluator"):
         upload(example, cast("RunningStack", on), Report(Console(quiet=True)))
-    packages = ("packages/digits/digits_trainer-0.1.tar.gz", "packages/tf_strategies/trainer-0.0.0.tar.gz")
+    packages = ("packages/digits/digits_trainer-0.1.tar.gz", "packages/tf_strategies/trainer-1.0-py3-none-any.whl")
     for uri in (*packages, "jobs/legacy.yaml", "jobs/tf_evaluator.yaml"):
         assert objects.read(f"gs://trainmaster-local/{uri}", max_bytes=1 << 20)
 
 
 def test_readme_table_has_one_row_per_example() -> None:
     text = (EXAMPLES / "README.md").read_text()
-    rows = set(re.findall(r"^\| \[(\w+)\]\((\w+)\) \|", text, re.MULTILINE))
+    rows = set(re.findall(r"^\| \[(\w+)\]\((\w+)/job\.yaml\) \|", text, re.MULTILINE))
     assert rows == {(path.parent.name, path.parent.name) for path in ALL_JOB_FILES}
 
 
@@ -132,11 +133,13 @@ def test_package_contains_only_the_trainer_and_building_leaves_no_files(
     trainer: str, built: Callable[[str], Path]
 ) -> None:
     archive = built(trainer)
-    with tarfile.open(archive) as content:
-        root = archive.name.removesuffix(".tar.gz")
-        names = set(content.getnames())
-    sources = {f"{root}/trainer/{path.name}" for path in (EXAMPLES / trainer / "trainer").glob("*.py")}
-    assert names == {*sources, f"{root}/setup.py"}
+    if archive.suffix == ".whl":
+        names = {name for name in ZipFile(archive).namelist() if ".dist-info/" not in name}
+    else:
+        with tarfile.open(archive) as content:
+            files = [member.name.partition("/")[2] for member in content.getmembers() if member.isfile()]
+        names = set(files) - {"PKG-INFO", "setup.cfg", "setup.py"}
+    assert names == {f"trainer/{path.name}" for path in (EXAMPLES / trainer / "trainer").glob("*.py")}
 
 
 def test_package_installs_without_a_package_index(
