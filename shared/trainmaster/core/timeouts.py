@@ -140,5 +140,9 @@ No healthy job comes near it."""
 RELEASE_MAX_S: Final = 90
 """How long a VM is paid for after its deletion was requested. Source: Compute Engine ends a shutdown after 90 s."""
 
-COST_RESERVE_S: Final = 60 + RELEASE_MAX_S
+COST_CHECK_MIN_S: Final = 60
+COST_CHECK_SHARE: Final = 0.8
+"""Share of the time, in which a job can reach its `maxCost` at the earliest, after which its cost is computed again."""
+
+COST_RESERVE_S: Final = COST_CHECK_MIN_S + RELEASE_MAX_S
 """What a job with `maxCost` is cancelled before its cost reaches: a sweep finds it a minute later."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
+from math import inf
 from typing import Final
 
 from trainmaster.core.events import VmsNotCreated
@@ -26,9 +27,6 @@ from trainmaster.cost.sku import Unknown
 
 CAP_ADVICE: Final = "maxRunningTime, which needs no prices; `trainmaster prices update` makes a new list"
 PRICES_AGE_MAX_DAYS: Final = 30
-MARGIN: Final = 0.8
-"""Replacements are paid for while the VMs before them are deleted, so a job may cost more than all its machines once.
-From this share of the cap on, its ledger is read in each sweep."""
 
 _SEARCHES: Final = frozenset((Phase.STARTING, Phase.GETTING_MACHINES, Phase.REPLACING))
 
@@ -45,21 +43,23 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: i
     if (now - prices.fetched_at).days > PRICES_AGE_MAX_DAYS:
         return Unknown(f"the price list is older than {PRICES_AGE_MAX_DAYS} days")
     rates: list[Rate] = []
-    per_hour = 0.0
+    per_hour, least_per_hour = 0.0, inf
     for candidate in range(max(len(plan.candidates), 1)):
-        placed, whole = plan.at(candidate), 0.0
+        placed, whole, least = plan.at(candidate), 0.0, 0.0
         for group in placed.groups:
             rate = _rate(placed, group, candidate, prices)
             if isinstance(rate, Unknown):
                 return rate
             rates.append(rate)
-            whole += max(rate.on_demand, rate.spot) * group.count
-        per_hour = max(per_hour, whole)
-    cap = replace(plan.cap, per_hour=per_hour, rates=tuple(rates))
+            possible = [price for price in (rate.on_demand, rate.spot) if price]
+            whole += max(possible, default=0.0) * group.count
+            least += min(possible, default=0.0) * group.count
+        per_hour, least_per_hour = max(per_hour, whole), min(least_per_hour, least)
+    cap = replace(plan.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=tuple(rates))
     if replace(cap, amount=cap.amount / trials).is_reached(0.0):
-        least = f"{per_hour * COST_RESERVE_S / 3600:.2f} {cap.currency}"
+        end = f"{per_hour * COST_RESERVE_S / 3600:.2f} {cap.currency}"
         jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
-        return Unknown(f"{jobs} cost {least} in the {COST_RESERVE_S} s that their end may take")
+        return Unknown(f"{jobs} cost {end} in the {COST_RESERVE_S} s that their end may take")
     return replace(plan, cap=cap)
 
 
@@ -75,19 +75,13 @@ def _rate(placed: Plan, group: TaskGroup, candidate: int, prices: PriceList) -> 
     return Rate(candidate, group.task_type, *known)
 
 
-def may_be_reached(job: Job, now: datetime) -> bool:
-    """Whether the job may have reached its cap, by its age: its ledger tells."""
-    cap = job.plan.cap
-    return cap is not None and (now - job.created_at).total_seconds() >= MARGIN * cap.whole_s - COST_RESERVE_S
-
-
 def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> float:
     """Return the most that the job has cost, in the currency of the cap. `entries`: its whole ledger."""
-    history = read_history(entries)
-    if history is None:
+    if (history := read_history(entries)) is None:
         return 0.0
     rates = {(rate.candidate, rate.task_type): rate for rate in cap.rates}
-    refused = {entry.at: entry.event for entry in entries if isinstance(entry.event, VmsNotCreated)}
+    not_created = [(entry.at, entry.event) for entry in entries if isinstance(entry.event, VmsNotCreated)]
+    refused = dict(sorted(not_created, key=lambda pair: pair[1].others_created))  # of two at one time, the dearer one
     spent = 0.0
     for _, of_vm in groupby(sorted(replica_spans(history), key=_vm_of), key=_vm_of):
         spans = [span for span in of_vm if span.phase in PAID | _SEARCHES]

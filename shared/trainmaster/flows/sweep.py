@@ -7,7 +7,7 @@ The sweep requests from `provision`, which alone may list and delete VMs:
     one listing        of all VMs (`flows.vm_check`): it finds running jobs with too few or too many VMs, and VMs
                        that belong to no job
 
-Then it publishes the notifications that their events left open, and records passed deadlines and reached costs, because
+Then it publishes the notifications that their events left open, and records passed deadlines and costs, because
 no event arrives when time passes.
 
 A job in which nothing changes costs a few reads in each sweep, whatever its size. An error of one job does not stop the
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import logging
 
-from trainmaster.core.events import Deadline, DeadlinePassed
+from trainmaster.core.events import CostChecked, DeadlinePassed
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.reconcile.attention import needs_reconciliation
-from trainmaster.core.rules.user_requests import passed_deadline
-from trainmaster.cost.cap import may_be_reached, spent_at_most
+from trainmaster.core.rules.user_requests import must_check_cost, passed_deadline
+from trainmaster.cost.cap import spent_at_most
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit import notify
 from trainmaster.flows.commit.record import Deps, record
@@ -69,10 +69,9 @@ def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:
         try:
             if deadline := passed_deadline(job, now):
                 record(DeadlinePassed(job.job_id, deadline, now), deps)
-            elif job.plan.cap and may_be_reached(job, now):
+            elif job.plan.cap and must_check_cost(job, now):
                 spent = spent_at_most(job.plan.cap, deps.store.ledger(job.job_id), now)
-                if job.plan.cap.is_reached(spent):
-                    record(DeadlinePassed(job.job_id, Deadline.COST, now, spent), deps)
+                record(CostChecked(job.job_id, spent, now), deps)
         except Exception:  # noqa: BLE001 - an error of one job stops no other
             _log.exception("the passed deadline of a job could not be recorded", extra={"job_id": job.job_id})
             failed.append(job.job_id)

@@ -38,7 +38,7 @@ from trainmaster.settings import settings
 from trainmaster.wiring import api as wiring
 
 Result = tuple[Plan, Tuning | None] | None
-"""What a stored job has; None: the entrance accepts the document, and shows no plan."""
+"""The plan and other fields of the stored job. None: the entrance accepts the document and shows no plan."""
 
 TESTS: Final = Path(__file__).parents[2]
 UNIT: Final = TESTS / "unit" / "jobspec"
@@ -90,7 +90,7 @@ class Sent:
 
     @property
     def region_option(self) -> str | None:
-        """Region for the entrances that can be told one: the manifests of WITH_REGION name it themselves."""
+        """The region that entrances with such an option get. None: the manifest names its region (WITH_REGION)."""
         return None if self.name.rpartition("/")[2] in WITH_REGION else REGION
 
     @property

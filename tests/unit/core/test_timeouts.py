@@ -32,6 +32,7 @@ SECONDS = {
     "HISTORY_KEPT": 2_592_000,
     "FUSE_SLACK_S": 3_600,
     "RELEASE_MAX_S": 90,
+    "COST_CHECK_MIN_S": 60,
     "COST_RESERVE_S": 150,
 }
 NUMBERS = {
@@ -43,6 +44,7 @@ NUMBERS = {
     "CAPACITY_ERRORS_MIN": 100,
     "RETRY_SHARE": 1 / 30,
     "RETRY_JITTER": 0.1,
+    "COST_CHECK_SHARE": 0.8,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -14,9 +14,11 @@ from tests.support.tuning_jobs import a_tuning_job
 from tests.support.world import World
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
 from trainmaster.core.decisions import Reason
+from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Cap
-from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.steps import Create
@@ -25,8 +27,9 @@ from trainmaster.core.timeouts import COST_RESERVE_S, FUSE_SLACK_S
 from trainmaster.cost.cap import spent_at_most
 from trainmaster.cost.price_list import PriceList
 from trainmaster.errors import PermanentError
+from trainmaster.flows import sweep
 from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.ports import CreateOutcome
+from trainmaster.ports import CreateOutcome, NotCreated, Pending
 
 MEMBERS = (CHIEF, WORKER_0, WORKER_1)
 SHUTDOWN_S = 80.0
@@ -112,7 +115,8 @@ def test_no_history_costs_more_than_its_cap(seed: int) -> None:
     cap = world.job.plan.cap
     assert cap is not None
     while not world.has_ended:
-        fleet.stockout_zones = set(world.job.plan.zones) if rng.random() < 0.1 else set()
+        room = rng.choice([0, 1, 1]) if rng.random() < 0.2 else 9  # with room for one VM, the chief alone is created
+        fleet.capacity = dict.fromkeys(world.job.plan.zones, room)
         next_minute(world)
         for member in MEMBERS:
             act(world, member, rng)
@@ -143,15 +147,69 @@ def test_compute_engine_ends_the_bill_without_a_control_plane() -> None:
     world, fleet = a_world(maxCost="2 USD")
     cap = world.job.plan.cap
     assert cap is not None
-    assert set(fleet.lifetimes) == {int(cap.whole_s) + FUSE_SLACK_S}
+    assert set(fleet.lifetimes) == {int(2 / cap.per_hour * 3600) + FUSE_SLACK_S}
     world, fleet = a_world()
     assert min(fleet.lifetimes) > 7 * 24 * 3600
+
+
+def test_no_vm_ends_before_the_job_can_have_cost_its_cap() -> None:
+    """A job on Spot VMs may also get on-demand VMs, and costs less as long as it does not."""
+    world, fleet = a_world(maxCost="2 USD", spot={"use": "all", "onDemandAfter": 3})
+    cap = world.job.plan.cap
+    assert cap is not None
+    assert cap.per_hour == pytest.approx(3 * cap.rates[0].on_demand)
+    assert min(fleet.lifetimes) > 2 / (3 * cap.rates[0].spot) * 3600
+
+
+@dataclass
+class OneAfterAnother(BilledFleet):
+    """The insert of the workers is pending at first. Then it fails, as do all others."""
+
+    is_pending: bool = True
+
+    def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
+        if self.is_pending and create.group.task_type is TaskType.CHIEF:
+            return super().create(job, create, metadata)
+        return Pending() if self.is_pending else NotCreated(CapacityErrorKind.STOCKOUT, "FULL", "full")
+
+
+def test_vm_that_an_earlier_delivery_created_is_paid_when_the_gang_moves_on() -> None:
+    """The delivery that records the stockout has created nothing itself."""
+    fleet = OneAfterAnother()
+    world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    world.submit({**a_spec(), "trainmaster": {"maxCost": "2 USD"}})
+    world.deliver()
+    cap = world.job.plan.cap
+    assert cap is not None
+    fleet.is_pending, fleet.price = False, {False: cap.rates[0].on_demand}
+    next_minute(world)
+    assert world.job.placement.round > 0
+    assert spent_at_most(cap, world.ledger, world.now) >= fleet.bill > 0
+
+
+def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, fleet = a_world(maxCost="1 USD")
+    checks: list[float] = []
+
+    def compute(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> float:
+        checks.append(spent_at_most(cap, entries, now))
+        return checks[-1]
+
+    monkeypatch.setattr(sweep, "spent_at_most", compute)
+    fleet.capacity = dict.fromkeys(world.job.plan.zones, 0)
+    for member in MEMBERS:
+        world.fleet.vanish(vm_name(world.job_id, member))
+    for _ in range(400):
+        next_minute(world)
+    assert not world.has_ended
+    assert 0 < len(checks) <= 12
+    assert [entry.decision.reason for entry in world.ledger].count(Reason.COST_CHECKED) == len(checks)
 
 
 def test_waiting_for_capacity_costs_nothing() -> None:
     fleet = BilledFleet()
     world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
-    fleet.stockout_zones = {f"us-central1-{letter}" for letter in "abcdef"}
+    fleet.capacity = {f"us-central1-{letter}": 0 for letter in "abcdef"}
     world.submit({**a_spec(), "trainmaster": {"maxCost": "1 USD"}})
     world.deliver()
     for _ in range(60):

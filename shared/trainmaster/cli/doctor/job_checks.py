@@ -65,7 +65,7 @@ def check_job(
     yield from _check_limits(spec, values)
     yield from _check_candidates(spec.plan, inspection, prices)
     if (cap := spec.plan.cap) and cap.rates:
-        yield ok(f"trainmaster.maxCost: all machines together run {cap.whole_s / 3600:.1f} hours at most for {cap}")
+        yield ok(f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at most for {cap}")
     yield not_checked("waiting time", UNKNOWN_WAIT)
 
 

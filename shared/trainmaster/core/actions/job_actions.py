@@ -174,6 +174,14 @@ class CancelJob:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteCost:
+    """Note when the cost of the job is computed next."""
+
+    next_at: datetime
+    kind: Literal["note_cost"] = "note_cost"
+
+
+@dataclass(frozen=True, slots=True)
 class SetLabels:
     """Replace all labels of the job."""
 
@@ -207,6 +215,7 @@ JobAction = (
     | SucceedJob
     | FailJob
     | CancelJob
+    | NoteCost
     | SetLabels
     | DeleteJob
     | CompleteTuning

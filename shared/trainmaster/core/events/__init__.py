@@ -12,6 +12,7 @@ from trainmaster.core.events.job_events import (
     AllReady,
     CancelRequested,
     CapacityErrorKind,
+    CostChecked,
     Deadline,
     DeadlinePassed,
     DeleteRequested,
@@ -49,6 +50,7 @@ __all__ = [
     "AllReady",
     "CancelRequested",
     "CapacityErrorKind",
+    "CostChecked",
     "Deadline",
     "DeadlinePassed",
     "DeleteRequested",
@@ -91,6 +93,7 @@ JobEvent = (
     | VmsOutOfReach
     | VmsQueued
     | CancelRequested
+    | CostChecked
     | LabelsChanged
     | DeleteRequested
     | DeadlinePassed

@@ -119,7 +119,7 @@ class VmsNotCreated(JobEventBase):
     requested: str = "VMs"
     """The request in words: `2 x n1-standard-8 (worker)`."""
     others_created: bool = False
-    """Whether VMs of other roles were created meanwhile."""
+    """Whether the zone has VMs of other roles. Only looked up for jobs with a cap, or that are no gang."""
     required_present: bool = False
     """Whether a job without a gang has the VMs of all its required replicas in the zone."""
     outlook: tuple[Prospect, ...] = ()
@@ -224,7 +224,21 @@ class DeleteRequested(JobEventBase):
 class Deadline(StrEnum):
     RUNNING = "running"  # maxRunningTime since RUNNING
     WAIT = "wait"  # maxWaitTime since creation, before RUNNING
-    COST = "cost"  # maxCost, less what the job costs until its VMs are gone
+
+
+@dataclass(frozen=True, slots=True)
+class CostChecked(JobEventBase):
+    """The sweep computed what a job with `maxCost` has cost."""
+
+    job_id: str
+    spent: float
+    """The most that it has cost until `at`, in the currency of its cap."""
+    at: datetime
+    kind: Literal["cost_checked"] = "cost_checked"
+
+    @property
+    def key(self) -> str:
+        return f"cost-{self.at:%Y%m%d%H%M}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +248,6 @@ class DeadlinePassed(JobEventBase):
     job_id: str
     deadline: Deadline
     at: datetime
-    spent: float = 0.0
-    """The most that the job has cost, if the deadline is its cost."""
     kind: Literal["deadline_passed"] = "deadline_passed"
 
     @property

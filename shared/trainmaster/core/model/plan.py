@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
 from typing import Final
 
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
-from trainmaster.core.timeouts import COST_RESERVE_S, FUSE_SLACK_S
+from trainmaster.core.timeouts import COST_CHECK_MIN_S, COST_CHECK_SHARE, COST_RESERVE_S, FUSE_SLACK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +205,27 @@ class Cap:
     currency: str
     per_hour: float = 0.0
     """The most that all machines of the job can cost per hour; 0: prices are not known yet."""
+    least_per_hour: float = 0.0
+    """The least that they can cost per hour: at the cheapest candidate and pricing."""
     rates: tuple[Rate, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.amount:g} {self.currency}"
 
     @property
-    def whole_s(self) -> float:
-        """Seconds that all machines can run for the amount; infinite while prices are not known."""
-        return self.amount / self.per_hour * 3600 if self.per_hour else inf
+    def longest_s(self) -> float:
+        """Seconds that all machines can run for the amount at most; infinite while prices are not known."""
+        return self.amount / self.least_per_hour * 3600 if self.least_per_hour else inf
 
     def is_reached(self, spent: float) -> bool:
         """Whether a job that has cost so much must end now, to cost no more than the amount."""
         return spent + self.per_hour * COST_RESERVE_S / 3600 >= self.amount
+
+    def next_check_at(self, at: datetime, spent: float) -> datetime:
+        """Return when a job that has cost so much at `at` may reach the amount. Replacements of VMs are paid for beside
+        the VMs before them, so a part of the time is left."""
+        left_s = (self.amount - spent) / self.per_hour * 3600 - COST_RESERVE_S
+        return at + timedelta(seconds=max(COST_CHECK_SHARE * left_s, COST_CHECK_MIN_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +330,7 @@ class Plan:
     def fuse_s(self) -> int:
         """Seconds after which Compute Engine ends a VM of the job by itself, and a TPU node deletes itself."""
         fuse_s = self.max_running_s + (self.max_wait_s or 0)
-        return int(min(fuse_s, self.cap.whole_s if self.cap else inf)) + FUSE_SLACK_S
+        return int(min(fuse_s, self.cap.longest_s if self.cap else inf)) + FUSE_SLACK_S
 
     @property
     def tpu_zones(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from trainmaster.core.decisions import Decision, Reason, stale
 from trainmaster.core.events import (
     AllReady,
     CancelRequested,
+    CostChecked,
     DeadlinePassed,
     DeleteRequested,
     Event,
@@ -52,7 +53,7 @@ from trainmaster.core.rules.member_exit import (
 )
 from trainmaster.core.rules.replica_exit import judge_exit
 from trainmaster.core.rules.tuning import judge_suggestion, judge_trial, judge_tuning_ended
-from trainmaster.core.rules.user_requests import judge_cancel, judge_deadline, judge_deletion, judge_labels
+from trainmaster.core.rules.user_requests import judge_cancel, judge_cost, judge_deadline, judge_deletion, judge_labels
 from trainmaster.core.rules.vm_loss import judge_vm_loss
 
 JobRule = Callable[[State, Any, datetime], Decision]
@@ -75,6 +76,7 @@ LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
     VmsOutOfReach: judge_vms_out_of_reach,
     VmsQueued: judge_vms_queued,
     CancelRequested: judge_cancel,
+    CostChecked: judge_cost,
     DeadlinePassed: judge_deadline,
     TrialSuggested: judge_suggestion,
     TrialsMeasured: judge_measurements,

@@ -5,9 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from trainmaster.core.actions import CancelJob, DeleteJob, SetLabels
+from trainmaster.core.actions import CancelJob, DeleteJob, NoteCost, SetLabels
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
-from trainmaster.core.events import CancelRequested, Deadline, DeadlinePassed, DeleteRequested, LabelsChanged
+from trainmaster.core.events import (
+    CancelRequested,
+    CostChecked,
+    Deadline,
+    DeadlinePassed,
+    DeleteRequested,
+    LabelsChanged,
+)
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.rules import messages
 from trainmaster.core.timeouts import HISTORY_KEPT
@@ -22,8 +29,6 @@ def judge_cancel(state: State, event: CancelRequested, now: datetime) -> Decisio
 def judge_deadline(state: State, event: DeadlinePassed, now: datetime) -> Decision:
     """Cancel the job if the deadline has really passed at `now`: an event may be early."""
     job = state.job
-    if event.deadline is Deadline.COST:
-        return _judge_cost(job, event)
     if event.deadline is not passed_deadline(job, now):
         return not_yet("The deadline has not passed.")
     match event.deadline:
@@ -48,12 +53,26 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
     return None
 
 
-def _judge_cost(job: Job, event: DeadlinePassed) -> Decision:
+def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
+    """Cancel a job that must end now to cost no more than its cap."""
+    cap = state.job.plan.cap
+    if cap is None:
+        return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
+    text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
+    if not cap.is_reached(event.spent):
+        next_at = cap.next_check_at(event.at, event.spent)
+        return Decision(Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at))
+    return Decision(
+        Rule.ENDED, Reason.MAX_COST, f"{text}: it is cancelled.", CancelJob(messages.exceeded_cost(str(cap)))
+    )
+
+
+def must_check_cost(job: Job, now: datetime) -> bool:
+    """Whether the job may have reached its cap since its cost was computed last."""
     cap = job.plan.cap
-    if cap is None or not cap.is_reached(event.spent):
-        return not_yet("The job may cost more.")
-    text = f"The job has cost up to {event.spent:.2f} {cap.currency} of its maxCost, {cap}: it is cancelled."
-    return Decision(Rule.ENDED, Reason.MAX_COST, text, CancelJob(messages.exceeded_cost(str(cap))))
+    if cap is None or not cap.per_hour or job.tuning is not None:
+        return False
+    return now >= (job.cost_check_at or cap.next_check_at(job.created_at, 0.0))
 
 
 def judge_labels(state: State, event: LabelsChanged, now: datetime) -> Decision:

@@ -18,6 +18,7 @@ from trainmaster.core.actions import (
     DeleteJob,
     FailJob,
     JobAction,
+    NoteCost,
     ReplaceVm,
     RerunJob,
     SaveRound,
@@ -89,16 +90,20 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
         case CancelJob():
             ended = move_job(job, JobState.CANCELLED, ended_at=now, error_message=action.message)
             return Change(ended, effects=PROVISION)
-        case SetLabels():
-            return Change(
-                replace(job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1)
-            )
+        case NoteCost() | SetLabels():
+            return Change(_noted(job, action))
         case DeleteJob():
             return Change(replace(job, deleted_at=now, version=job.version + 1), effects=PROVISION)
         case CompleteTuning():
             return Change(move_job(job, JobState.SUCCEEDED, ended_at=now), effects=PROVISION)
         case _:
             assert_never(action)
+
+
+def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
+    if isinstance(action, NoteCost):
+        return replace(job, cost_check_at=action.next_at, version=job.version + 1)
+    return replace(job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1)
 
 
 def _save_round(job: Job, action: SaveRound) -> Change:

@@ -132,8 +132,7 @@ def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
 def with_checked_places(
     spec: AcceptedSpec, regions: tuple[str, ...], prices_of: Callable[[], PriceList | Unknown], now: datetime
 ) -> tuple[AcceptedSpec, Problem | None]:
-    """Return the spec with its candidates in order and the rates of its cap, and what is wrong with the places or the
-    cap of a new job."""
+    """Return the spec with its candidates in order and the rates of its cap, and what a new job must not have."""
     plan, problem = spec.plan, region_problem(spec.plan, regions)
     if not plan.cheapest_first and plan.cap is None:
         return spec, problem
@@ -146,7 +145,7 @@ def with_checked_places(
     limited = with_rates(plan, prices, now, spec.tuning.max_trials if spec.tuning else 1)
     if isinstance(limited, Unknown):
         problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE)
-        return replace(spec, plan=plan), problem
+        limited = plan
     return replace(spec, plan=limited), problem
 
 

@@ -22,6 +22,7 @@ from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import current_incarnation
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.core.reconcile.steps import (
     Await,
@@ -114,9 +115,10 @@ def record_capacity_errors(inserts: Inserts, job: Job, fleet: Fleet, deps: Deps)
     inserts.failed, inserts.is_open = [], False
     if is_open and failed:
         return False
+    present = _present(job, fleet) if failed and (job.plan.cap or not job.plan.gang) else frozenset()
+    required = not job.plan.gang and present.issuperset(required_replicas(job.plan))
     for create, outcome in failed:
-        others, required = bool(inserts.created), _has_required_vms(job, fleet)
-        _record_capacity_error(create, outcome, job, deps, others_created=others, required_present=required)
+        _record_capacity_error(create, outcome, job, deps, others=bool(present), required=required)
     return True
 
 
@@ -134,28 +136,18 @@ def _create_vms(create: Create, job: Job, fleet: Fleet, metadata: dict[str, str]
             assert_never(outcome)
 
 
-def _has_required_vms(job: Job, fleet: Fleet) -> bool:
-    """Whether a job without a gang has VMs for all required replicas in its zone. They are listed again, because the
-    inserts of a round run side by side."""
-    if job.plan.gang:
-        return False
+def _present(job: Job, fleet: Fleet) -> frozenset[ReplicaId]:
+    """Return the replicas that have a VM in the job's zone, listed again: the inserts of a round run side by side."""
     vms, _ = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
-    present = {
+    return frozenset(
         vm.replica_id for vm in vms if vm.zone == job.zone and vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
-    }
-    return present.issuperset(required_replicas(job.plan))
+    )
 
 
 def _record_capacity_error(
-    create: Create,
-    outcome: NotCreated,
-    job: Job,
-    deps: Deps,
-    *,
-    others_created: bool = False,
-    required_present: bool = False,
+    create: Create, outcome: NotCreated, job: Job, deps: Deps, *, others: bool = False, required: bool = False
 ) -> None:
-    """Record why the VMs were not created, and note a stockout for all jobs."""
+    """Record why the VMs were not created, and note a stockout. `others`, `required`: which VMs the zone has."""
     kind = machine_kind(create.group, spot=create.spot)
     now = deps.clock()
     if outcome.kind is CapacityErrorKind.BLOCKED:
@@ -173,8 +165,8 @@ def _record_capacity_error(
         at=now,
         zones_available=outcome.zones_available,
         requested=f"{len(create.names)} x {kind} ({create.group.task_type})",
-        others_created=others_created,
-        required_present=required_present,
+        others_created=others,
+        required_present=required,
         outlook=gather_outlook(job, deps) if may_begin_pass(job) else (),
     )
     record(not_created, deps)
