@@ -46,8 +46,8 @@ def with_folder(
 ) -> dict[str, Any]:
     """Upload the folder unless it is there, and return the job that runs a command in a copy of it.
 
-    `command`: default: the job's `args`.  Raises PermanentError for a folder, a command or
-    a job that cannot be combined.
+    `command`: default: the job's `args`. Raises PermanentError if the folder, the command and the job do not fit
+    together.
     """
     if (kind := detect_kind(document)) is not AI_PLATFORM:
         raise PermanentError(f"a folder works with AI Platform's format only; this job file is a {kind.title}")
