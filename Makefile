@@ -135,12 +135,13 @@ bench-quick: $(INSTALLED) ## measure one small size of everything that `make ben
 # Each peer has an environment of its own; `build/peers/NAME/.complete` installs one. torch comes from the runtime image.
 PEER_ray := ray[train,tune]==2.60.*
 PEER_ftlauncher := nvidia-resiliency-ext==0.4.*
+PEER_dlrover := dlrover[k8s]==0.6.*
 PEER_dstack := dstack[server]==0.22.*
 PEER_skypilot := skypilot[gcp]==0.14.*
 PEER_plots := matplotlib==3.*
-PEERS := $(foreach name,ray ftlauncher dstack skypilot plots,build/peers/$(name)/.complete)
+PEERS := $(foreach name,ray ftlauncher dlrover dstack skypilot plots,build/peers/$(name)/.complete)
 .PHONY: bench-peers
-bench-peers: $(INSTALLED) $(call IMAGE,pytorch) $(call IMAGE,scikit-learn) $(PEERS) ## run the same programs on the local stack and on other systems, in about 12 minutes; write docs/benchmarks.json and docs/benchmarks.md
+bench-peers: $(INSTALLED) $(call IMAGE,pytorch) $(call IMAGE,scikit-learn) $(PEERS) ## run the same programs on the local stack and on other systems, in about 20 minutes; write docs/benchmarks.json and docs/benchmarks.md
 	@$(BIN)/python -m bench.peers --page
 
 # make image RUNTIME=2.21 PROJECT=my-project ZONE=us-central1-a
@@ -267,7 +268,7 @@ build/peers/%/.complete: | $(RUNNABLE) $(call IMAGE,pytorch)
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
 	@$(UV) $(@D)/bin/python --quiet --excludes <(printf 'torch\ntriton\n') '$(PEER_$*)' || { echo "$* does not install" >&2; rm -rf $(@D)/bin; }
-	@$(if $(filter ftlauncher,$*),echo $(abspath $(IMAGES)/pytorch)/lib/python3*/site-packages >"$$(echo $(@D)/lib/python3*/site-packages)/torch.pth")
+	@$(if $(filter ftlauncher dlrover,$*),echo $(abspath $(IMAGES)/pytorch)/lib/python3*/site-packages >"$$(echo $(@D)/lib/python3*/site-packages)/torch.pth")
 	@touch $@
 
 $(IMAGES)/pytorch/.complete: $(TORCH_BUILDS)

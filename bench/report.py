@@ -69,10 +69,14 @@ def rows_of(figures: Figures) -> Iterator[Row]:
 
 
 def store(measured: Iterable[Row], versions: Mapping[str, str] | None = None, page: Path = PAGE) -> None:
-    """Replace these rows in the data file, keep the others, and make the page of it."""
+    """Replace the cells of these rows and systems in the data file, keep the others, and make the page of it."""
     path = page.with_suffix(".json")
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
-    rows = {row["name"]: row for row in data.pop("rows")} | {row.name: asdict(row) for row in measured}
+    rows = {row["name"]: row for row in data.pop("rows")}
+    for row in map(asdict, measured):
+        old = rows.get(row["name"], {})
+        kept = {key: {**old.get(key, {}), **row[key]} for key in ("values", "reasons")}
+        rows[row["name"]] = row | kept
     machine = f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}"
     about = {"machine": machine, "versions": {**data.get("versions", {}), **(versions or {})}}
     lines = ",\n".join(map(json.dumps, rows.values()))

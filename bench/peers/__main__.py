@@ -18,7 +18,7 @@ from typing import Final
 
 from bench import report
 from bench.peers import measures
-from bench.peers.launchers import FtLauncher, Torchrun
+from bench.peers.launchers import DLRover, FtLauncher, Torchrun
 from bench.peers.measures import Measure
 from bench.peers.ray import Ray
 from bench.peers.run import NotMeasured, Run
@@ -27,7 +27,7 @@ from bench.peers.system import ENVIRONMENTS, System
 from bench.peers.trainmaster import Trainmaster
 from bench.report import Row
 
-SYSTEMS: Final[tuple[type[System], ...]] = (Trainmaster, Torchrun, FtLauncher, Ray, Dstack, SkyPilot)
+SYSTEMS: Final[tuple[type[System], ...]] = (Trainmaster, Torchrun, FtLauncher, DLRover, Ray, Dstack, SkyPilot)
 Measures = Mapping[str, tuple[Measure, str]]
 
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import ClassVar
 
-from bench.peers.run import Run, family, kill
+from bench.peers.run import NotMeasured, Run, family, kill
 from bench.peers.system import ENVIRONMENTS, PROGRAMS, System, free_port, wait_for_port
 from trainmaster_emulators.process.state import ROOT
 
@@ -40,15 +40,17 @@ class Torchrun(System):
             *self.launcher,
             f"--nnodes={run.ranks}",
             "--nproc-per-node=1",
-            "--rdzv-id=bench",
-            "--rdzv-backend=c10d",
-            f"--rdzv-endpoint=127.0.0.1:{self.port}",
-            f"--rdzv-conf=is_host={int(is_host)}",
             "--max-restarts=100",
+            *self.rendezvous(is_host),
             *self.options,
             PROGRAMS / self.program,
             run.file,
+            env={"NODE_RANK": "0" if is_host else "1"},
         )
+
+    def rendezvous(self, is_host: bool) -> tuple[str, ...]:
+        endpoint, host = f"--rdzv-endpoint=127.0.0.1:{self.port}", f"--rdzv-conf=is_host={int(is_host)}"
+        return ("--rdzv-id=bench", "--rdzv-backend=c10d", endpoint, host)
 
     def lose_machine(self, run: Run) -> None:
         # Not the one that holds the rendezvous: its loss ends the job.
@@ -79,3 +81,36 @@ class FtLauncher(Torchrun):
     @property
     def launcher(self) -> list[object]:
         return [self.bin / "ft_launcher"]
+
+
+class DLRover(Torchrun):
+    """DLRover's launcher, with its master as a process of its own, as on a cluster."""
+
+    name: ClassVar = "DLRover"
+    package: ClassVar = "dlrover"
+
+    @property
+    def bin(self) -> Path:
+        return ENVIRONMENTS / "dlrover" / "bin"
+
+    @property
+    def launcher(self) -> list[object]:
+        return [self.bin / "dlrover-run"]
+
+    def start(self, run: Run) -> None:
+        self.port = free_port()
+        self.environment["DLROVER_MASTER_ADDR"] = f"127.0.0.1:{self.port}"
+        options = (f"--port={self.port}", f"--node_num={run.ranks}", "--job_name=bench", "--platform=local")
+        self.master = self.spawn(self.bin / "python", "-m", "dlrover.python.master.main", *options)
+        self.started = [self.master]
+        wait_for_port(self.port, self.master)
+        self.started += [self._node(run, is_host=rank == 0) for rank in range(run.ranks)]
+
+    def rendezvous(self, is_host: bool) -> tuple[str, ...]:
+        return ()  # by the master
+
+    def hang(self, run: Run) -> None:
+        raise NotMeasured("only its master on Kubernetes looks for hangs")
+
+    def controller(self) -> list[int]:
+        return [self.master.pid]
