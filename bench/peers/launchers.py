@@ -41,14 +41,14 @@ class Torchrun(System):
             f"--nnodes={run.ranks}",
             "--nproc-per-node=1",
             "--max-restarts=100",
-            *self.rendezvous(is_host),
+            *self.rendezvous(is_host=is_host),
             *self.options,
             PROGRAMS / self.program,
             run.file,
             env={"NODE_RANK": "0" if is_host else "1"},
         )
 
-    def rendezvous(self, is_host: bool) -> tuple[str, ...]:
+    def rendezvous(self, *, is_host: bool) -> tuple[str, ...]:
         endpoint, host = f"--rdzv-endpoint=127.0.0.1:{self.port}", f"--rdzv-conf=is_host={int(is_host)}"
         return ("--rdzv-id=bench", "--rdzv-backend=c10d", endpoint, host)
 
@@ -106,7 +106,7 @@ class DLRover(Torchrun):
         wait_for_port(self.port, self.master)
         self.started += [self._node(run, is_host=rank == 0) for rank in range(run.ranks)]
 
-    def rendezvous(self, is_host: bool) -> tuple[str, ...]:
+    def rendezvous(self, *, is_host: bool) -> tuple[str, ...]:
         return ()  # by the master
 
     def hang(self, run: Run) -> None:
