@@ -30,6 +30,7 @@ from trainmaster.wiring import core_services, log_reader, metrics
 
 PERMISSIONS_KNOWN_S: Final = 60.0
 """How long the answer about the user's own permissions is used."""
+BUCKET_BROWSER: Final = "https://console.cloud.google.com/storage/browser/"
 READ_ONLY: Final = (
     "This console is read-only. With roles/iap.httpsResourceAccessor on the service trainmaster-console-operator you "
     "can act there."
@@ -61,13 +62,16 @@ def console(
         actions=Actions(core_services.deps, denied or by_credentials),
         version=version,
         cost_sources=cost_sources or CostSources(),
+        bucket_browser="" if has_emulators else BUCKET_BROWSER,
     )
 
 
 def _read_log(query: LogQuery) -> tuple[Sequence[Entry], str]:
     """See `LogEntries.page`. A page shows also the errors that a user can repair."""
     try:
-        return log_reader.log_entries().page(query.filter, query.token, newest_first=query.newest_first)
+        return log_reader.log_entries().page(
+            query.filter, query.token, newest_first=query.newest_first, limit=query.limit
+        )
     except USER_ERRORS as error:
         raise PermanentError(explain(error) or str(error)) from error
 

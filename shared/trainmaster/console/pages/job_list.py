@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 
-from trainmaster.console.durations import duration_words
 from trainmaster.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_after, newest_jobs
 from trainmaster.console.pages.job_filters import Filters, matches
 from trainmaster.console.pages.service import Console
@@ -21,6 +20,7 @@ from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.ports import JobFilter, JobPosition
 from trainmaster.presentation.cost_view import money_words
+from trainmaster.presentation.durations import duration_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Final
 
 import yaml
 
-from trainmaster.console.durations import duration_words
 from trainmaster.console.pages.cost_section import CostSection, read_cost_section
 from trainmaster.console.pages.job_list import job_kind, machine_words
 from trainmaster.console.pages.replica_rows import REPLICAS_MAX, ReplicaRow, replica_rows
@@ -30,6 +29,7 @@ from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause, summary
 from trainmaster.jobspec import JOB_ID
+from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.reasons import help_on
 
