@@ -62,6 +62,7 @@ def measured_pages(jobs: int, replicas: int, trials: int) -> dict[str, Page]:
         "job of 3 replicas": Page("/jobs/small", SMALL_MS_MAX, ELEMENTS_MAX),
         f"job of {replicas} replicas": Page("/jobs/large", 800.0, ELEMENTS_MAX),
         f"job of {replicas} replicas, all lanes": Page("/jobs/large?replicas=1", 800.0, LANES_ELEMENTS_MAX),
+        f"comparison with a job of {replicas} replicas": Page("/compare?job=small&job=large", 800.0),
         "log of 1000 lines": Page("/jobs/small/logs", 1_000.0),
         f"tuning job of {trials} trials": Page("/jobs/tuned", 1_000.0),
         f"tuning job of {trials} trials, one range": Page("/jobs/tuned?brush=p0~0.2~0.8", 1_000.0),

@@ -125,15 +125,14 @@ def draw_chart(
             tuple((x(piece[0]), y(line.mean[piece[0]])) for piece in pieces if len(piece) == 1),
         )
 
-    words = scale.words
     return DrawnChart(
         name,
-        _sentence(name, lines, words),
+        _sentence(name, lines, scale.words),
         tuple(draw_line(line, index) for index, line in enumerate(lines)),
-        tuple((y(value), words(value)) for value in (low, half, top)),
+        tuple((y(value), scale.words(value)) for value in (low, half, top)),
         tuple(time_ticks(LEFT, WIDTH - LEFT - RIGHT, lambda x: start + (end - start) * (x / (WIDTH - LEFT - RIGHT)))),
         tuple(line.name for line in lines),
-        tuple(_rows(lines, words)),
+        tuple(_rows(lines, scale.words)),
     )
 
 

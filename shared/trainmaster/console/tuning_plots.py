@@ -80,7 +80,9 @@ def objective_plot(tuning: Tuning) -> ObjectivePlot | None:
         return None
     width = (WIDTH - 2 * MARGIN) / max(max(trial.number for trial in tuning.trials) - 1, 1)
     dots = tuple(
-        Dot(_round(MARGIN + width * (number - 1)), _y(shares[number]), trial.state.lower(), trial_words(trial), number)
+        Dot(
+            round(MARGIN + width * (number - 1), 1), _y(shares[number]), trial.state.lower(), trial_words(trial), number
+        )
         for trial in tuning.trials
         if (number := trial.number) in shares
     )
@@ -97,7 +99,7 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
     finite = _finite_values(tuning).values()
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     count = len(tuning.parameters)
-    xs = [_round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1)) for index in range(count + 1)]
+    xs = [round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1) for index in range(count + 1)]
     axes = [
         Axis(parameter.name, x, _top(parameter), _bottom(parameter))
         for parameter, x in zip(tuning.parameters, xs, strict=False)
@@ -171,7 +173,3 @@ def _share(value: float, low: float, high: float) -> float:
 
 def _y(share: float) -> int:
     return round(MARGIN + (HEIGHT - 2 * MARGIN) * (1 - share))
-
-
-def _round(number: float) -> float:
-    return round(number, 1)

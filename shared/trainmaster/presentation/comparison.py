@@ -60,8 +60,7 @@ def facts(
         yield "ran", duration_words(end - job.started_at)
     yield "zone", job.zone
     yield "attempts", str(job.attempt)
-    shown = shown_entries(entries, None, everything=False)
-    yield "decisions", str(sum(1 + omitted for _, omitted in shown))
+    yield "decisions", str(sum(1 + omitted for _, omitted in shown_entries(entries, None, everything=False)))
     if job.tuning and (best := job.tuning.best_first()) and best[0].measurement:
         yield f"best {job.tuning.metric_tag}", f"{best[0].measurement.value:g} (trial {best[0].number})"
     if report:
@@ -97,10 +96,8 @@ def _fields(value: object, path: str) -> Iterator[tuple[str, str]]:
             for index, inner in enumerate(value):
                 name = inner.get("name", index) if isinstance(inner, dict) else index
                 yield from _fields(inner, f"{path}[{name}]")
-        case str():
-            yield path, value
         case _:
-            yield path, json.dumps(value)
+            yield path, value if isinstance(value, str) else json.dumps(value)
 
 
 def _arguments(arguments: Sequence[str], path: str) -> Iterator[tuple[str, str]]:

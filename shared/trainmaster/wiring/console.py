@@ -30,7 +30,6 @@ from trainmaster.wiring import core_services, log_reader, metrics
 
 PERMISSIONS_KNOWN_S: Final = 60.0
 """How long the answer about the user's own permissions is used."""
-BUCKET_BROWSER: Final = "https://console.cloud.google.com/storage/browser/"
 READ_ONLY: Final = (
     "This console is read-only. With roles/iap.httpsResourceAccessor on the service trainmaster-console-operator you "
     "can act there."
@@ -62,7 +61,7 @@ def console(
         actions=Actions(core_services.deps, denied or by_credentials),
         version=version,
         cost_sources=cost_sources or CostSources(),
-        bucket_browser="" if has_emulators else BUCKET_BROWSER,
+        bucket_browser="" if has_emulators else "https://console.cloud.google.com/storage/browser/",
     )
 
 

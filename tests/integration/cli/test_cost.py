@@ -114,7 +114,9 @@ def test_compare_shows_jobs_side_by_side_and_what_differs(
     run("prices", "update")
     world = a_job_with_three_losses(bucket)
     world.job_id = "digits_2"
-    world.submit(a_spec(args=["--epochs", "9"]), source="gs://b/jobs/digits_2.yaml#1")
+    world.submit(
+        {**a_spec(args=["--epochs", "9"]), "trainmaster": {"spot": "all"}}, source="gs://b/jobs/digits_2.yaml#1"
+    )
     use(world, monkeypatch)
     lines = run("jobs", "compare", "digits_1", "digits_2", "digits_1").stdout.splitlines()
     rows = {line.split("  ")[0]: line.split()[1:] for line in lines}

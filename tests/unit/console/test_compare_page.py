@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.console_browser import add_progress, compared_world
 from tests.support.console_site import Site
+from tests.support.study import Study
 from trainmaster.errors import TemporaryError
 from trainmaster.memory.store import MemoryStore
 from trainmaster.ports import Loaded
@@ -60,6 +61,22 @@ def test_curves_of_jobs_begin_together_and_share_their_charts(site: Site) -> Non
     ]
     assert re.findall(r"<polyline[^>]*><title>([^<]*)</title>", chart) == ["digits_1", "digits_2"]
     assert len(site.metrics.queries) == 4, "two for each job"
+
+
+def test_tuning_job_and_job_without_machines_are_compared(site: Site) -> None:
+    study = Study()
+    study.start_tuning(maxTrials=4, maxParallelTrials=2)
+    study.report_ready(1)
+    study.complete_trial(1, 0.75)
+    study.job_id = "queued"
+    study.submit(source="gs://b/jobs/queued.yaml#1")
+    site = Site(study)
+    site.open()
+    shown = rows(site.text("/compare?job=digits_1&job=queued&job=digits_1-trial-1&job=digits_1-trial-2"))
+    assert shown["best accuracy"] == ["0.75 (trial 1)", "-", "-", "-"]
+    assert shown["ran"][1] == "-"
+    assert shown["hyperparameters.layers"][:2] == ["-", "-"]
+    assert all(value.isdecimal() for value in shown["hyperparameters.layers"][2:])
 
 
 def test_poll_reads_the_documents_of_the_jobs_and_is_304(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from trainmaster.console.pages.job_page import find_job
-from trainmaster.console.pages.progress_section import Curves, curve_query, draw_curves, lines_of_jobs
+from trainmaster.console.pages.progress_section import Curves, Points, draw_curves, lines_of_jobs, read_curves
 from trainmaster.console.pages.resources_page import time_range
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job
@@ -17,7 +17,7 @@ from trainmaster.core.reporting.history import read_history
 from trainmaster.cost.report import cost_report
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.comparison import JOBS_MAX, Rows, chosen_ids, facts, side_by_side, spec_differences
-from trainmaster.presentation.progress import Point, points_by_name, read_progress
+from trainmaster.presentation.progress import read_progress
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 """When all jobs of a chart started."""
@@ -57,23 +57,24 @@ def read_compare_page(console: Console, job_ids: Sequence[str]) -> ComparePage:
     )
 
 
-def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], dict[str, list[Point]], str]:
+def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], Points, str]:
     """Return what became of the job, the points that its program reported, and why these cannot be read."""
     entries = console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal)
     history = read_history(entries)
     report = cost_report(history, entries, console.now, console.cost_sources) if history else None
-    progress, points, problem = None, dict[str, list[Point]](), ""
+    progress, problem = None, ""
+    points: Points = {}
     if job.started_at and job.tuning is None:
         try:
             progress = read_progress(console.metrics, job, console.clock().replace(second=0, microsecond=0))
-            series = console.metrics.read(curve_query(job, *time_range(job, console.clock(), "", period_s)))
-            points = _since(job.started_at, timedelta(seconds=period_s), points_by_name(series))
+            found = read_curves(console.metrics, job, *time_range(job, console.clock(), "", period_s))
+            points = _since(job.started_at, timedelta(seconds=period_s), found)
         except (PermanentError, TemporaryError) as error:
             problem = f"{error}."
     return dict(facts(job, entries, report, progress, console.now)), points, problem
 
 
-def _since(start: datetime, period: timedelta, points: dict[str, list[Point]]) -> dict[str, list[Point]]:
+def _since(start: datetime, period: timedelta, points: Points) -> Points:
     """Return the points at their time since the start. Periods end at multiples of their length, before and after."""
     offset = (start - _START) // period * period
     return {name: [point._replace(at=point.at - offset) for point in found] for name, found in points.items()}

@@ -15,7 +15,7 @@ from trainmaster.console.pages.resources_page import read_bands, time_range
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.ports.metrics import Label, Metric, MetricQuery
+from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader
 from trainmaster.presentation.progress import METRIC, METRICS_MAX, Point, Progress, points_by_name, read_progress
 
 POSITIONS: Final = {"step": ("Step", Scale.NUMBER), "share": ("Work done", Scale.SHARE)}
@@ -63,21 +63,21 @@ def read_progress_section(console: Console, job: Job) -> ProgressSection:
     if job.started_at is None or job.tuning is not None:
         return ProgressSection()
     start, end, period_s = time_range(job, console.clock(), "")
-    minute = console.clock().replace(second=0, microsecond=0)
     try:
-        progress = read_progress(console.metrics, job, minute)
-        series = console.metrics.read(curve_query(job, start, end, period_s))
+        progress = read_progress(console.metrics, job, console.clock().replace(second=0, microsecond=0))
+        points = read_curves(console.metrics, job, start, end, period_s)
     except (PermanentError, TemporaryError) as error:
         return ProgressSection(problem=f"{error}.")
-    lines = lines_of_job(points_by_name(series))
+    lines = lines_of_job(points)
     bands = read_bands(console, job, None, start, end) if lines else ()
     curves = draw_curves(lines, start, end, period_s, bands) if lines else None
     return ProgressSection(progress, progress.words(console.now) if progress else "", curves=curves)
 
 
-def curve_query(job: Job, start: datetime, end: datetime, period_s: int) -> MetricQuery:
-    """Return the query of all that the job's program reported."""
-    return MetricQuery(job.job_id, Metric.PROGRESS, start, end, period_s=period_s, group_by=_SERIES)
+def read_curves(reader: MetricReader, job: Job, start: datetime, end: datetime, period_s: int) -> Points:
+    """Return all that the job's program reported. Raises as `MetricReader.read`."""
+    query = MetricQuery(job.job_id, Metric.PROGRESS, start, end, period_s=period_s, group_by=_SERIES)
+    return points_by_name(reader.read(query))
 
 
 def lines_of_job(points: Points) -> Lines:
