@@ -21,6 +21,8 @@ from trainmaster_emulators.process.state import ROOT
 
 WIDTH = 1280
 HEIGHT = 860
+JOB_HEIGHT = 1230
+"""Down to the first curve of the page of a job."""
 WORKER_JOB = "resnet_imagenet_7"
 
 
@@ -90,7 +92,8 @@ def add_training(site: Site, minutes: int) -> None:
 @contextmanager
 def page_of(browser: Browser, world: World, path: str, scheme: Scheme) -> Iterator[Page]:
     with opened(browser, world) as (page, site):
-        page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        is_job = path == f"/jobs/{WORKER_JOB}"
+        page.set_viewport_size({"width": WIDTH, "height": JOB_HEIGHT if is_job else HEIGHT})
         page.emulate_media(color_scheme=scheme)
         add_metrics(site, path)
         page.goto(path)
