@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib import resources
 from typing import Literal
 
@@ -19,6 +20,7 @@ from tests.support.serving import serving
 from tests.support.study import Study
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
+from trainmaster.ports.metrics import Label, Metric
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 UPDATE_MS = 60_000
@@ -31,6 +33,7 @@ JOB_PATHS = (
     "/jobs",
     "/jobs/digits_1",
     "/jobs/digits_1/logs",
+    "/compare?job=digits_1",
     "/jobs/digits_1/resources",
     "/jobs/digits_1/resources?replica=worker-0",
     "/jobs/digits_1/replicas/worker-0",
@@ -137,6 +140,28 @@ def failed_world() -> World:
     world.exit_program(WORKER_0, 1, error=error, tail="<script>document.title='owned'</script>")
     world.deliver()
     assert world.state == JobState.FAILED
+    return world
+
+
+def add_progress(site: Site, job_id: str, values: Mapping[str, Sequence[float]]) -> None:
+    """Let the job's program have reported these values, one each minute since its start: name → values."""
+    loaded = site.world.store.load(job_id)
+    assert loaded is not None
+    assert loaded.state.job.started_at is not None
+    first = loaded.state.job.started_at.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    for name, series in values.items():
+        labels = {Label.JOB: job_id, Label.NAME: name, Label.SOURCE: "reported", Label.ATTEMPT: "1"}
+        site.metrics.add(Metric.PROGRESS, "chief-0", first, series, more={**labels, Label.INCARNATION: "1"})
+
+
+def compared_world() -> World:
+    """Return a world whose job digits_1 has failed, and whose job digits_2, with other arguments, runs."""
+    world = failed_world()
+    world.job_id = "digits_2"
+    world.submit(a_spec(args=["--epochs", "9", "--name=<b>"], workerCount=3), source="gs://b/jobs/digits_2.yaml#1")
+    world.deliver()
+    world.report_all_ready()
+    world.wait(600)
     return world
 
 

@@ -23,7 +23,6 @@ from trainmaster.console.web import create_app
 from trainmaster.errors import TemporaryError
 from trainmaster_emulators.logging.entries import Entries, Row, parse_entry
 from trainmaster_emulators.logging.query_filter import parse
-from trainmaster_emulators.logging.server import PAGE_MAX
 
 HOST = "127.0.0.1:8080"
 ORIGIN = f"http://{HOST}"
@@ -93,7 +92,7 @@ class Site:
         stored.add([self._parse(entry) for entry in self.entries])
         after = tuple(json.loads(query.token)) if query.token else None
         found, last = stored.page(
-            ["projects/my-project"], parse(query.filter), after, PAGE_MAX, descending=query.newest_first
+            ["projects/my-project"], parse(query.filter), after, query.limit, descending=query.newest_first
         )
         stored.close()
         return [json.loads(entry) for entry in found], json.dumps(last) if last else ""

@@ -19,7 +19,7 @@ REDUCE: Final[dict[Reducer, Callable[[Sequence[float]], float]]] = {
 
 @dataclass
 class FakeMetrics:
-    """Samples of one job. `error` is raised by each read; `queries` are those that were answered."""
+    """Samples of jobs. `error` is raised by each read; `queries` are those that were answered."""
 
     series: dict[tuple[Metric, frozenset[tuple[Label, str]]], list[MetricPoint]] = field(default_factory=dict)
     error: Exception | None = None
@@ -35,7 +35,10 @@ class FakeMetrics:
         generation: int = 1,
         more: Mapping[Label, str] | None = None,
     ) -> None:
-        """Add a value for each minute from `first` on. Counters count from a minute before it. `more`: other labels."""
+        """Add a value for each minute from `first` on. Counters count from a minute before it.
+
+        `more`: other labels. Without the label `job`, the values are those of every job.
+        """
         labels = {
             Label.TASK_ID: replica,
             Label.TASK_TYPE: replica.rpartition("-")[0],
@@ -56,7 +59,7 @@ class FakeMetrics:
             MetricSeries(labels, points)
             for (metric, pairs), all_points in self.series.items()
             if (labels := dict(pairs)) and metric is query.metric
-            if query.replica in ("", labels[Label.TASK_ID])
+            if query.replica in ("", labels[Label.TASK_ID]) and labels.get(Label.JOB, query.job_id) == query.job_id
             if (points := tuple(point for point in all_points if query.start < point.at <= query.end))
         ]
         return _reduced(query, found) if query.period_s else found

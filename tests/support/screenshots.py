@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from math import sin
+from math import exp, sin
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import Scheme, chromium_browser, opened
+from tests.support.console_browser import Scheme, add_progress, chromium_browser, log_entry, opened
 from tests.support.console_site import Site
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
@@ -21,6 +21,8 @@ from trainmaster_emulators.process.state import ROOT
 
 WIDTH = 1280
 HEIGHT = 860
+JOB_HEIGHT = 1230
+"""Down to the first curve of the page of a job."""
 WORKER_JOB = "resnet_imagenet_7"
 
 
@@ -59,8 +61,8 @@ def with_queue(world: World) -> World:
     return world
 
 
-def add_metrics(site: Site) -> None:
-    """Let the chief and two workers have used CPU and memory in each minute."""
+def add_metrics(site: Site, path: str) -> None:
+    """Let the chief and two workers have used CPU and memory in each minute; the page of the job shows its training."""
     minutes = 18
     first = site.world.now.replace(second=0, microsecond=0) - timedelta(minutes=minutes)
     for number, replica in enumerate((CHIEF, WORKER_0, WORKER_1)):
@@ -69,14 +71,31 @@ def add_metrics(site: Site) -> None:
         memory = tuple(min(0.3 + 0.02 * minute, 0.55) + 0.04 * number for minute in range(minutes))
         site.metrics.add(Metric.CPU, task, first, cpu)
         site.metrics.add(Metric.MEMORY, task, first, memory)
+    if WORKER_JOB in path:
+        add_training(site, minutes)
+
+
+def add_training(site: Site, minutes: int) -> None:
+    """Let the program have reported its losses, and have printed a line for each epoch of a minute."""
+    losses = [3 * exp(-minute / 8) for minute in range(minutes)]
+    values = {"metric/loss": losses, "metric/val_loss": [1.1 * loss + 0.05 for loss in losses]}
+    position = {"share": [minute / 40 for minute in range(minutes)], "step": [1562.0 * n for n in range(minutes)]}
+    add_progress(site, WORKER_JOB, {**values, **position, "steps": [62480.0] * minutes})
+    for number, loss in enumerate(losses, start=1):
+        entry = log_entry(
+            "INFO", "master-replica-0", f"epoch {number}/40 loss: {loss:.4f}", str(number), 50 + 60 * number
+        )
+        entry["labels"] = {"ml.googleapis.com/job_id": WORKER_JOB, "ml.googleapis.com/task_name": "master-replica-0"}
+        site.entries.append(entry)
 
 
 @contextmanager
 def page_of(browser: Browser, world: World, path: str, scheme: Scheme) -> Iterator[Page]:
     with opened(browser, world) as (page, site):
-        page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        is_job = path == f"/jobs/{WORKER_JOB}"
+        page.set_viewport_size({"width": WIDTH, "height": JOB_HEIGHT if is_job else HEIGHT})
         page.emulate_media(color_scheme=scheme)
-        add_metrics(site)
+        add_metrics(site, path)
         page.goto(path)
         yield page
 

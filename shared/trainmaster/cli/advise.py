@@ -91,7 +91,7 @@ def advise(
     """
     store = open_store()
     job = find_job(store, job_id).job
-    report = read_report(store, job_id)
+    report = read_report(store.ledger(job_id))
     if report is None:
         reason = "it is a tuning job: ask for one of its trials" if job.tuning else "its history has expired"
         raise PermanentError(f"there is no advice for {job_id}: {reason}")

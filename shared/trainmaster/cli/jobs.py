@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,9 @@ from trainmaster.cli.installation import open_store, user_name
 from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.options import JobId, OutputFormat
+from trainmaster.cli.options import JobId, OutputFormat, complete_job_id
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
+from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.submission_origin import owner
@@ -21,6 +23,7 @@ from trainmaster.cost.report import CostReport, CostSources, cost_report
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobFilter, JobPosition, Store
+from trainmaster.presentation.comparison import chosen_ids, facts, side_by_side, spec_differences
 from trainmaster.presentation.console_link import console_link
 from trainmaster.presentation.job_view import display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
@@ -89,7 +92,7 @@ def describe(
     """Show a job as the API shows it, with its replicas and what was substituted."""
     store = open_store()
     state = find_job(store, job_id)
-    report = read_report(store, job_id)
+    report = read_report(store.ledger(job_id))
     view = _view(state, report)
     progress = read_metrics(read_progress, state.job, "how far the job is") if state.job.started_at else None
     if progress:
@@ -116,6 +119,34 @@ def describe(
         print_replicas(extension["replicas"], job_has_ended=state.job.state.is_terminal)
 
 
+@app.command()
+def compare(
+    job_ids: Annotated[
+        list[str], typer.Argument(help="Ids of the jobs, at most 6.", metavar="JOB...", autocompletion=complete_job_id)
+    ],
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Show jobs side by side: what became of them, and what differs between their specs."""
+    store = open_store()
+    jobs = [find_job(store, job_id).job for job_id in chosen_ids(job_ids)]
+    shown, differences = side_by_side([_facts(store, job) for job in jobs]), spec_differences(jobs)
+    ids = [job.job_id for job in jobs]
+    if form is Format.JSON:
+        print_json({"jobs": ids, "facts": shown, "spec": differences})
+        return
+    for title, rows in (("", shown), ("spec", differences)):
+        if rows:
+            print_table([title, *ids], [[name, *(value or "-" for value in values)] for name, values in rows.items()])
+    if not differences:
+        say("The specs do not differ.")
+
+
+def _facts(store: Store, job: Job) -> dict[str, str]:
+    entries = store.ledger(job.job_id)
+    progress = read_metrics(read_progress, job, f"how far {job.job_id} is") if job.started_at else None
+    return dict(facts(job, entries, read_report(entries), progress, datetime.now(UTC)))
+
+
 @app.command("wait")
 def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Wait until a job has ended. The exit status is 0 only if it SUCCEEDED."""
@@ -123,7 +154,7 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 
     store = open_store()
     state = wait(job_id, store, progress=ProgressReader().words)
-    report = read_report(store, job_id)
+    report = read_report(store.ledger(job_id))
     if form is Format.JSON:
         print_json(_view(state, report))
     else:
@@ -174,12 +205,11 @@ def _view(state: State, report: CostReport | None) -> dict[str, Any]:
     return view
 
 
-def read_report(store: Store, job_id: str) -> CostReport | None:
+def read_report(entries: Sequence[LedgerEntry]) -> CostReport | None:
     """Return machine time and cost until now; None for a tuning job, or if the job's history has expired."""
     from trainmaster.wiring.price_list import price_list
     from trainmaster.wiring.prices import checkpoint_times
 
-    entries = store.ledger(job_id)
     history = read_history(entries)
     sources = CostSources(price_list, checkpoint_times())
     return cost_report(history, entries, datetime.now(UTC), sources) if history else None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from trainmaster.console.durations import duration_words
 from trainmaster.core.reporting.goodput import AttemptTime, Goodput
 from trainmaster.core.reporting.phases import Phase
+from trainmaster.presentation.durations import duration_words
 
 WIDTH: Final = 1000.0
 LABEL_WIDTH: Final = 110.0

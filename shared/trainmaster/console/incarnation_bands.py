@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
@@ -89,12 +89,7 @@ def interruption_bands(history: History, start: datetime, now: datetime) -> tupl
 
 def draw_bands(bands: Iterable[Band], start: datetime, end: datetime) -> tuple[DrawnBand, ...]:
     """Return the bands within a range of time, in the units of the charts."""
-    cut = [
-        replace(band, start=max(band.start, start), end=min(band.end, end))
-        for band in bands
-        if band.start < end and band.end > start
-    ]
-    return tuple(_draw_band(band, start, end) for band in cut)
+    return tuple(_draw_band(band, start, end) for band in bands if band.start < end and band.end > start)
 
 
 def _draw_band(band: Band, start: datetime, end: datetime) -> DrawnBand:

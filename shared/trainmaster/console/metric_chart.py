@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from trainmaster.console.durations import duration_words
+from trainmaster.console.svg import Tick, time_ticks
 from trainmaster.presentation.utilization import bytes_words, share_words
 
 WIDTH: Final = 1000.0
@@ -17,7 +17,6 @@ LEFT: Final = 70.0
 RIGHT: Final = 12.0
 TOP: Final = 10.0
 BOTTOM: Final = 24.0
-TICKS: Final = 4
 STYLES: Final = 6
 """Number of line styles in the style sheet; they differ in colour and in dashes."""
 GAP_S: Final = 360.0
@@ -94,8 +93,7 @@ class DrawnChart:
     lines: tuple[DrawnLine, ...]
     y_ticks: tuple[tuple[float, str], ...]
     """Position and label."""
-    x_ticks: tuple[tuple[float, str, str], ...]
-    """Position, label and anchor."""
+    x_ticks: tuple[Tick, ...]
     columns: tuple[str, ...]
     """Headings of the table."""
     rows: tuple[tuple[datetime, tuple[str, ...]], ...]
@@ -127,15 +125,14 @@ def draw_chart(
             tuple((x(piece[0]), y(line.mean[piece[0]])) for piece in pieces if len(piece) == 1),
         )
 
-    words = scale.words
     return DrawnChart(
         name,
-        _sentence(name, lines, words),
+        _sentence(name, lines, scale.words),
         tuple(draw_line(line, index) for index, line in enumerate(lines)),
-        tuple((y(value), words(value)) for value in (low, half, top)),
-        tuple(_time_ticks(start, end)),
+        tuple((y(value), scale.words(value)) for value in (low, half, top)),
+        tuple(time_ticks(LEFT, WIDTH - LEFT - RIGHT, lambda x: start + (end - start) * (x / (WIDTH - LEFT - RIGHT)))),
         tuple(line.name for line in lines),
-        tuple(_rows(lines, words)),
+        tuple(_rows(lines, scale.words)),
     )
 
 
@@ -170,17 +167,6 @@ def _ceiling(value: float) -> float:
             if value <= factor * step:
                 return factor * step
         step *= 10
-
-
-def _time_ticks(start: datetime, end: datetime) -> list[tuple[float, str, str]]:
-    """Return position, label and anchor of each tick."""
-    ticks = []
-    for number in range(TICKS + 1):
-        position = round(LEFT + (WIDTH - LEFT - RIGHT) * number / TICKS, 1)
-        at = start + (end - start) * (number / TICKS)
-        label = f"{start:%H:%M:%S}" if number == 0 else f"+{duration_words(at - start)}"
-        ticks.append((position, label, "start" if number == 0 else "end" if number == TICKS else "middle"))
-    return ticks
 
 
 def _rows(lines: Sequence[Line], words: Callable[[float], str]) -> list[tuple[datetime, tuple[str, ...]]]:

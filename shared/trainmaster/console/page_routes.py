@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from flask import Blueprint, Response, redirect, request
 
 from trainmaster.console import tuning_plots
+from trainmaster.console.pages.compare_page import read_compare_page
 from trainmaster.console.pages.installation_page import read_installation_page
 from trainmaster.console.pages.job_filters import Filters, read_filters
 from trainmaster.console.pages.job_list import read_job_list
 from trainmaster.console.pages.job_page import find_job, read_job_page
 from trainmaster.console.pages.log_download import read_log_file
-from trainmaster.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page
+from trainmaster.console.pages.log_page import SEVERITIES, read_log_filters, read_log_page, read_log_tail
 from trainmaster.console.pages.progress_section import read_progress_section
 from trainmaster.console.pages.replica_page import read_replica_page
 from trainmaster.console.pages.resources_page import RANGES, read_resource_filters, read_resources_page
@@ -95,8 +97,10 @@ def job(job_id: str) -> Response:
     page = read_job_page(console_of_app(), job_id, view)
     poll_s = None if page.job.state.is_terminal else POLL_JOB_S
     if page.job.tuning is None:
-        progress = read_progress_section(console_of_app(), page.job)
-        return render_page("job.html", poll_s, page=page, job=page.job, progress=progress)
+        with ThreadPoolExecutor(1) as pool:  # the log beside the metrics
+            tail = pool.submit(read_log_tail, console_of_app(), page)
+            progress = read_progress_section(console_of_app(), page.job)
+        return render_page("job.html", poll_s, page=page, job=page.job, progress=progress, tail=tail.result())
     tuning = tuning_of(page.job)
     brushes = read_brushes(request.args.getlist("brush"), tuning)
     selected = selected_trials(tuning, brushes)
@@ -115,6 +119,14 @@ def job(job_id: str) -> Response:
         order=order,
         rows=rows if view.with_whole_table else rows[:TRIALS_MAX],
     )
+
+
+@routes.get("/compare")
+def compare() -> Response:
+    """Not below `/jobs`, where it would hide a job of this id."""
+    page = read_compare_page(console_of_app(), request.args.getlist("job"))
+    has_live = any(not job.state.is_terminal for job in page.jobs)
+    return render_page("compare.html", POLL_RESOURCES_S if has_live else None, page=page)
 
 
 @routes.get("/jobs/<job_id>.json")

@@ -33,7 +33,8 @@ def page_context() -> dict[str, Any]:
     """Return what every page shows."""
     console, user = console_of_app(), g.get("user")
     denied = console.denied if user else {}
-    return {"project": console.project, "user": user, "denied": denied, "states": tuple(JobState)}
+    shown = {"project": console.project, "bucket_browser": console.bucket_browser, "states": tuple(JobState)}
+    return {**shown, "user": user, "denied": denied}
 
 
 def render_page(template: str, poll_s: int | None = None, *, status: int = HTTPStatus.OK, **values: Any) -> Response:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from trainmaster.console.durations import duration_words
 from trainmaster.console.time_scale import TimeScale, time_scale
 from trainmaster.console.timeline import Bar, Lane, Mark, MarkKind, Timeline
+from trainmaster.presentation.durations import duration_words
 
 LABEL_WIDTH: Final = 110.0
 WIDTH: Final = 1000.0
@@ -119,7 +120,7 @@ def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
         lanes,
         tuple((_x(scale, at), number) for number, at in enumerate(timeline.attempts, start=2)),
         tuple(DrawnGap(round(LABEL_WIDTH + gap.x, 1), round(gap.width, 1), gap.words) for gap in scale.gaps),
-        tuple(_ticks(timeline, scale)),
+        tuple(time_ticks(LABEL_WIDTH, WIDTH - LABEL_WIDTH - 12, scale.at)),
         tuple(labels),
         tuple((kind.value, path) for kind, path in marks.items()),
     )
@@ -150,12 +151,12 @@ def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
     )
 
 
-def _ticks(timeline: Timeline, scale: TimeScale) -> list[Tick]:
-    """Return ticks at equal distances, each labelled with the time since the job's creation."""
+def time_ticks(left: float, width: float, at: Callable[[float], datetime]) -> list[Tick]:
+    """Return ticks at equal distances, each labelled with the time since the first one. `at`: position → time."""
     ticks = []
     for number in range(TICKS + 1):
-        position = (WIDTH - LABEL_WIDTH - 12) * number / TICKS
+        position = width * number / TICKS
         anchor = "end" if number == TICKS else "middle" if number else "start"
-        label = f"+{duration_words(scale.at(position) - timeline.start)}" if number else f"{timeline.start:%H:%M:%S}"
-        ticks.append(Tick(round(LABEL_WIDTH + position, 1), label, anchor))
+        label = f"+{duration_words(at(position) - at(0.0))}" if number else f"{at(0.0):%H:%M:%S}"
+        ticks.append(Tick(round(left + position, 1), label, anchor))
     return ticks

@@ -7,8 +7,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
-from trainmaster.console.durations import duration_words
 from trainmaster.console.timeline import Timeline
+from trainmaster.presentation.durations import duration_words
 
 GAP_SHARE: Final = 0.4
 """Share of the whole time above which a stretch without any change is drawn shorter."""

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
-from trainmaster.console.durations import duration_words
 from trainmaster.core.actions import (
     AcceptJob,
     BeginPreparing,
@@ -29,6 +28,7 @@ from trainmaster.core.model.vm import LossCause
 from trainmaster.core.reporting.history import History
 from trainmaster.core.reporting.phases import Span, job_spans, replica_spans
 from trainmaster.errors import PermanentError
+from trainmaster.presentation.durations import duration_words
 
 LANES_MAX: Final = 100
 """Replicas above which only those with incidents are shown, unless the user asks for all."""
@@ -66,6 +66,9 @@ class Mark:
     text: str
     """The decision in one sentence."""
     rule: int
+
+
+Item = TypeVar("Item", Mark, Span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +117,7 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     Above `LANES_MAX` replicas, only those with a mark have a lane, at most `LANES_MAX`; `with_all` shows every replica.
     """
     job = history.state.job
-    marks = [mark for step in history.steps if (mark := _mark(step.entry)) is not None]
-    by_replica: dict[ReplicaId | None, list[Mark]] = {}
-    for mark in marks:
-        by_replica.setdefault(mark.replica_id, []).append(mark)
+    by_replica = _by_replica(mark for step in history.steps if (mark := _mark(step.entry)) is not None)
     replica_ids = () if job.tuning else job.plan.replica_ids
     shown = _replicas_with_lanes(replica_ids, by_replica, with_all=with_all)
     spans = _by_replica(replica_spans(history))
@@ -161,10 +161,10 @@ def _replicas_with_lanes(
     return tuple(replica_id for replica_id in replica_ids if replica_id in marks)[:LANES_MAX]
 
 
-def _by_replica(spans: Iterable[Span]) -> dict[ReplicaId, list[Span]]:
-    result: dict[ReplicaId, list[Span]] = {}
-    for span in spans:
-        result.setdefault(span.replica_id, []).append(span)
+def _by_replica(items: Iterable[Item]) -> dict[ReplicaId | None, list[Item]]:
+    result: dict[ReplicaId | None, list[Item]] = {}
+    for item in items:
+        result.setdefault(item.replica_id, []).append(item)
     return result
 
 

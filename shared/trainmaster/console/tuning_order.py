@@ -27,8 +27,8 @@ Sortable = float | str
 class TrialOrder:
     """Column and direction; an empty column: the best trial first, as the goal says."""
 
-    column: str = ""
-    order: str = "asc"
+    column: str
+    order: str
 
     def next_query(self, column: str, brushes: Iterable[Brush], *, whole: bool) -> str:
         """Return the query that sorts by the column, or reverses it. The ranges of the axes stay."""
@@ -40,10 +40,6 @@ class TrialOrder:
         pairs = [("sort", self.column), ("order", self.order)] if self.column else []
         pairs += [("table", "1")] if whole else []
         return urlencode([*pairs, *(("brush", brush.text) for brush in brushes)])
-
-    def without_column(self, brushes: Iterable[Brush], *, whole: bool) -> str:
-        """Return the query of the table with the best trial first."""
-        return TrialOrder().query(brushes, whole=whole)
 
     def words(self, tuning: Tuning) -> str:
         """Return the name of the column, as its header has it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale
@@ -21,7 +22,7 @@ class Dot:
     """One trial."""
 
     x: float
-    y: float
+    y: int
     state: str
     title: str
     number: int
@@ -74,25 +75,20 @@ class ParallelCoordinates:
 
 def objective_plot(tuning: Tuning) -> ObjectivePlot | None:
     """Return the plot; None if no trial has a value."""
-    measured = [(trial, trial.measurement.value) for trial in tuning.trials if trial.measurement]
-    finite = [value for _, value in measured if math.isfinite(value)]
-    if not finite:
+    values, shares = _finite_values(tuning), objective_positions(tuning)
+    if not values:
         return None
-    low, high = min(finite), max(finite)
-    last = max(trial.number for trial in tuning.trials)
-    dots, line, best = [], [], None
-    better = max if tuning.goal is Goal.MAXIMIZE else min
-    for trial, value in measured:
-        if not math.isfinite(value):
-            continue
-        x = MARGIN + (WIDTH - 2 * MARGIN) * ((trial.number - 1) / max(last - 1, 1))
-        dots.append(Dot(_round(x), _y(_share(value, low, high)), trial.state.lower(), trial_words(trial), trial.number))
-        following = value if best is None else better(best, value)
-        if best is not None:
-            line.append(f"{_round(x)},{_y(_share(best, low, high))}")
-        line.append(f"{_round(x)},{_y(_share(following, low, high))}")
-        best = following
-    return ObjectivePlot(tuple(dots), " ".join(line), f"{low:g}", f"{high:g}")
+    width = (WIDTH - 2 * MARGIN) / max(max(trial.number for trial in tuning.trials) - 1, 1)
+    dots = tuple(
+        Dot(
+            round(MARGIN + width * (number - 1), 1), _y(shares[number]), trial.state.lower(), trial_words(trial), number
+        )
+        for trial in tuning.trials
+        if (number := trial.number) in shares
+    )
+    best = list(accumulate((dot.y for dot in dots), min if tuning.goal is Goal.MAXIMIZE else max))
+    line = [f"{dot.x},{y}" for dot, *ys in zip(dots, best[:1] + best[:-1], best, strict=True) for y in ys]
+    return ObjectivePlot(dots, " ".join(line[1:]), f"{min(values.values()):g}", f"{max(values.values()):g}")
 
 
 def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
@@ -100,11 +96,10 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
 
     A trial without a value ends at the bottom of the last axis, and has no shade.
     """
-    values = [trial.measurement.value for trial in tuning.trials if trial.measurement]
-    finite = [value for value in values if math.isfinite(value)]
+    finite = _finite_values(tuning).values()
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     count = len(tuning.parameters)
-    xs = [_round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1)) for index in range(count + 1)]
+    xs = [round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1) for index in range(count + 1)]
     axes = [
         Axis(parameter.name, x, _top(parameter), _bottom(parameter))
         for parameter, x in zip(tuning.parameters, xs, strict=False)
@@ -116,10 +111,14 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
 
 def objective_positions(tuning: Tuning) -> dict[int, float]:
     """Return the positions of the trials' values on the axis of the metric, from 0 to 1: trial number → position."""
-    values = {trial.number: trial.measurement.value for trial in tuning.trials if trial.measurement}
-    finite = {number: value for number, value in values.items() if math.isfinite(value)}
+    finite = _finite_values(tuning)
     low, high = min(finite.values(), default=0.0), max(finite.values(), default=0.0)
     return {number: _share(value, low, high) for number, value in finite.items()}
+
+
+def _finite_values(tuning: Tuning) -> dict[int, float]:
+    values = {trial.number: trial.measurement.value for trial in tuning.trials if trial.measurement}
+    return {number: value for number, value in values.items() if math.isfinite(value)}
 
 
 def trial_words(trial: Trial) -> str:
@@ -174,7 +173,3 @@ def _share(value: float, low: float, high: float) -> float:
 
 def _y(share: float) -> int:
     return round(MARGIN + (HEIGHT - 2 * MARGIN) * (1 - share))
-
-
-def _round(number: float) -> float:
-    return round(number, 1)

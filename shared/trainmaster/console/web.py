@@ -11,12 +11,12 @@ from werkzeug.exceptions import HTTPException
 
 from trainmaster.console import action_routes, page_routes
 from trainmaster.console.actions import ActionDeniedError
-from trainmaster.console.durations import duration_words
 from trainmaster.console.forgery import forgery
 from trainmaster.console.pages.service import Console, NotFoundError
 from trainmaster.console.rendering import asset, current_form_token, machine_hours, moment, page_context
 from trainmaster.console.sign_in import Cookie, SignIn
 from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.printable import finalize
 
 HEADERS: Final = {

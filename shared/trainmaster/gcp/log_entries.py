@@ -28,16 +28,18 @@ class LogEntries:
         self._project = project
         self._api = RestApi(GOOGLE, endpoint, TIMEOUT_S)
 
-    def page(self, filter_text: str, token: str = "", *, newest_first: bool = False) -> tuple[Sequence[Entry], str]:
+    def page(
+        self, filter_text: str, token: str = "", *, newest_first: bool = False, limit: int = PAGE_MAX
+    ) -> tuple[Sequence[Entry], str]:
         """Return entries that match the filter, the oldest first, and the token of the next page, or an empty one.
 
-        `newest_first` reverses the order. Raises TemporaryError or PermanentError.
+        `newest_first` reverses the order; `limit`: at most so many. Raises TemporaryError or PermanentError.
         """
         body: dict[str, object] = {
             "resourceNames": [f"projects/{self._project}"],
             "filter": filter_text,
             "orderBy": "timestamp desc" if newest_first else "timestamp asc",
-            "pageSize": PAGE_MAX,
+            "pageSize": limit,
             **({"pageToken": token} if token else {}),
         }
         with google_errors("read Cloud Logging"):

@@ -61,13 +61,16 @@ def console(
         actions=Actions(core_services.deps, denied or by_credentials),
         version=version,
         cost_sources=cost_sources or CostSources(),
+        bucket_browser="" if has_emulators else "https://console.cloud.google.com/storage/browser/",
     )
 
 
 def _read_log(query: LogQuery) -> tuple[Sequence[Entry], str]:
     """See `LogEntries.page`. A page shows also the errors that a user can repair."""
     try:
-        return log_reader.log_entries().page(query.filter, query.token, newest_first=query.newest_first)
+        return log_reader.log_entries().page(
+            query.filter, query.token, newest_first=query.newest_first, limit=query.limit
+        )
     except USER_ERRORS as error:
         raise PermanentError(explain(error) or str(error)) from error
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import barriers, opened, running_world
+from tests.support.console_browser import add_progress, barriers, compared_world, opened, running_world
 from tests.support.console_site import Site
 from tests.support.jobs import WORKER_0
 from trainmaster.ports.metrics import Metric
@@ -74,6 +74,20 @@ def test_arrow_keys_on_a_chart_move_the_cursor_of_all_and_are_announced(browser:
         assert (shown(page), page.locator("g.cursor text").first.text_content()) == (["10%", "80%"], at)
         page.keyboard.press("Escape")
         assert (shown(page), page.locator("g.cursor").count()) == (["", ""], 0)
+
+
+def test_cursor_on_curves_of_two_jobs_shows_values_at_the_same_time_since_their_start(browser: Browser) -> None:
+    with opened(browser, compared_world()) as (page, site):
+        add_progress(site, "digits_1", {"metric/loss": [4.0, 3.0, 2.0]})
+        add_progress(site, "digits_2", {"metric/loss": [40.0, 30.0, 20.0, 10.0]})
+        page.goto("/compare?job=digits_1&job=digits_2")
+        page.locator(".chart .scroll").first.focus()
+        page.keyboard.press("Home")
+        assert shown(page) == ["4", "40"]
+        page.keyboard.press("End")
+        assert shown(page) == ["-", "10"]
+        assert page.locator("g.cursor text").text_content() == "00:04:00"
+        assert barriers(page, "dark") == []
 
 
 def test_charts_and_bands_are_complete_without_a_script(browser: Browser) -> None:

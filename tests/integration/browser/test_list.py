@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import UPDATE_MS, has_only_rows_in_tables, opened
+from tests.support.console_browser import UPDATE_MS, compared_world, has_only_rows_in_tables, opened
 from tests.support.job_lists import USERS, add_job, world_of_jobs
 from trainmaster.console.pages.job_filters import SIZE
 from trainmaster.core.model.job import Job, JobState
@@ -34,6 +34,22 @@ def chips(page: Page) -> dict[str, int]:
 
 def total(page: Page) -> str:
     return page.locator("#total").inner_text()
+
+
+def test_jobs_that_are_selected_stay_so_while_the_list_is_updated_and_are_compared(browser: Browser) -> None:
+    world = compared_world()
+    with opened(browser, world, has_prompt_polls=True) as (page, _):
+        page.goto("/jobs")
+        for job_id in ("digits_2", "digits_1"):
+            page.get_by_label(f"Select {job_id}").check()
+        world.wait(60)
+        cancel_job("digits_2", "anna", world.deps)
+        page.locator("#job-digits_2 .state-cancelled").wait_for()
+        page.get_by_role("button", name="Compare").click()
+        assert page.locator("table.compare thead").first.inner_text().split() == ["Jobs", "digits_2", "digits_1"]
+        page.get_by_role("checkbox", name="digits_1").uncheck()
+        page.get_by_role("button", name="Compare").click()
+        assert page.locator("table.compare thead").first.inner_text().split() == ["Jobs", "digits_2"]
 
 
 def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browser: Browser) -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import failed_world, log_entry, opened, running_world, tuning_world
+from tests.support.console_browser import (
+    add_progress,
+    compared_world,
+    failed_world,
+    log_entry,
+    opened,
+    running_world,
+    tuning_world,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +50,17 @@ def test_page_of_a_job_its_logs_and_the_list_fit_a_phone(browser: Browser) -> No
         machines = page.locator("table.jobs td[data-name=Machines]").first
         assert machines.bounding_box() is not None
         assert page.locator("table.jobs").evaluate("table => table.scrollWidth") <= WIDTH
+
+
+def test_comparison_and_curves_fit_a_phone(browser: Browser) -> None:
+    with opened(browser, compared_world()) as (page, site):
+        site.entries = [log_entry("INFO", "worker-replica-0", "a longer line than fits " * 9)]
+        for job_id in ("digits_1", "digits_2"):
+            add_progress(site, job_id, {"metric/loss": [3.0, 2.0, 1.0], "share": [0.1, 0.2, 0.3]})
+        look_at(page, "/jobs/digits_2", "curves")
+        assert page.locator("progress").evaluate("bar => bar.value") == 0.3
+        assert width(page, "progress") > 0.8 * WIDTH
+        look_at(page, "/compare?job=digits_1&job=digits_2", "compare")
 
 
 def test_page_of_a_failed_job_fits_a_phone(browser: Browser) -> None:

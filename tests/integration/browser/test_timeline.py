@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Page
 from tests.support.console_browser import large_world, opened, running_world
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
-from trainmaster.console.durations import duration_words
 from trainmaster.console.svg import LABEL_WIDTH, WIDTH
 from trainmaster.console.timeline import LANES_MAX, MarkKind, read_timeline
 from trainmaster.core.reporting.phases import Span, replica_spans
+from trainmaster.presentation.durations import duration_words
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -52,7 +52,7 @@ def test_log_page_of_a_user_without_the_role_names_it(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Refusing:
-        def page(self, _query: str, _token: str, *, newest_first: bool) -> NoReturn:
+        def page(self, _query: str, _token: str, *, newest_first: bool, limit: int) -> NoReturn:
             raise Forbidden("Permission 'logging.logEntries.list' denied")
 
     monkeypatch.setattr(log_reader, "log_entries", Refusing)

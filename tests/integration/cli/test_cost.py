@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.support.cost_jobs import a_job_with_three_losses, start
+from tests.support.jobs import a_spec
 from tests.support.serving import serving
 from tests.support.world import World
 from trainmaster.cli.main import app
@@ -105,6 +106,45 @@ def test_describe_and_wait_show_cost_goodput_and_lost_work(
     last = run("jobs", "wait", "digits_1").stdout.splitlines()[-1]
     assert "machine-hours paid, goodput " in last
     assert " USD at list prices of " in last
+
+
+def test_compare_shows_jobs_side_by_side_and_what_differs(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("prices", "update")
+    world = a_job_with_three_losses(bucket)
+    world.job_id = "digits_2"
+    world.submit(
+        {**a_spec(args=["--epochs", "9"]), "trainmaster": {"spot": "all"}}, source="gs://b/jobs/digits_2.yaml#1"
+    )
+    use(world, monkeypatch)
+    lines = run("jobs", "compare", "digits_1", "digits_2", "digits_1").stdout.splitlines()
+    rows = {line.split("  ")[0]: line.split()[1:] for line in lines}
+    assert lines[0].split() == ["DIGITS_1", "DIGITS_2"]
+    assert rows["state"] == [world.store.load("digits_1").state.job.state, "QUEUED"]  # type: ignore[union-attr]
+    assert "from the times of objects in gs://bucket/digits" in next(line for line in lines if "lost work" in line)
+    assert [line.split() for line in lines[-2:]] == [
+        ["SPEC", "DIGITS_1", "DIGITS_2"],
+        ["trainingInput.args", "--epochs", "5", "9"],
+    ]
+    found = json.loads(run("jobs", "compare", "digits_1", "digits_2", "--format", "json").stdout)
+    assert found["jobs"] == ["digits_1", "digits_2"]
+    assert found["spec"] == {"trainingInput.args --epochs": ["5", "9"]}
+    assert found["facts"]["ran"][1] is None
+    same = run("jobs", "compare", "digits_1").stdout
+    assert same.endswith("The specs do not differ.\n")
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [(["digits_9"], "there is no job digits_9"), ([f"digits_{n}" for n in range(7)], "1 to 6 jobs; 7 are named")],
+)
+def test_compare_names_a_wrong_choice_of_jobs(
+    bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch, ids: list[str], words: str
+) -> None:
+    use(World(), monkeypatch)
+    result = CliRunner().invoke(app, ["jobs", "compare", *ids])
+    assert words in str(result.exception)
 
 
 def test_describe_without_prices_says_so(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:

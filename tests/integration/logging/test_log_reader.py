@@ -190,3 +190,13 @@ def test_lines_of_four_fast_vms_are_read_without_loss_in_order(served: str) -> N
         assert lines == expected, task
 
     logging.close()
+
+
+def test_page_of_the_newest_entries_has_no_more_than_its_limit(cloud: Cloud) -> None:
+    cloud.write(*[vm_entry(f"a{second}", second, "a") for second in range(5)])
+    with cloud.serving() as address:
+        entries = LogEntries(PROJECT, address)
+        found, token = entries.page('labels."ml.googleapis.com/job_id"="digits_1"', newest_first=True, limit=2)
+        entries.close()
+    assert [entry["insertId"] for entry in found] == ["a-a4", "a-a3"]
+    assert token

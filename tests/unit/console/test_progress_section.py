@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from tests.support.console_browser import log_entry
 from tests.support.console_site import Site
 from trainmaster.errors import TemporaryError
 from trainmaster.ports.metrics import Label, Metric, MetricsDeniedError
@@ -36,9 +39,10 @@ def test_page_has_progress_and_curves(site: Site) -> None:
     text = site.text(PATH)
     assert "30 % (step 90)" in text
     assert "about 6 min left; reported" in text
-    titles = [text.index(f">{title}</h3>") for title in ("Step", "loss", "accuracy")]
+    assert '<progress max="1" value="0.300"' in text.partition('id="facts"')[0]
+    titles = [text.index(f">{title}</h3>") for title in ("loss", "accuracy", "Step")]
     assert titles == sorted(titles)
-    assert "1 more curves" in text
+    assert "1 more<" in text
     assert "Step 90 at the end, at most 90." in text
     assert len(site.metrics.queries) == 2
 
@@ -70,3 +74,65 @@ def test_hostile_metric_breaks_neither_page_nor_chart(site: Site) -> None:
     assert "<script>alert" not in text
     assert "nan" not in text.lower().replace("financ", "")
     assert "inf," not in text
+
+
+@pytest.mark.parametrize(
+    ("names", "charts"),
+    [
+        (
+            ("loss", "val_loss", "eval/loss", "accuracy"),
+            {"loss": ["eval/loss", "loss", "val_loss"], "accuracy": ["accuracy"]},
+        ),
+        (("train_loss", "val_loss"), {"loss": ["train_loss", "val_loss"]}),
+        (("eval_runtime", "value", "val_"), {"eval_runtime": ["eval_runtime"], "val_": ["val_"], "value": ["value"]}),
+    ],
+)
+def test_metric_on_several_sets_of_data_has_one_chart(
+    site: Site, names: tuple[str, ...], charts: dict[str, list[str]]
+) -> None:
+    for name in names:
+        add(site, f"metric/{name}", [1.0, 2.0])
+    sections = re.findall(r'<section class="chart".*?</section>', site.text(PATH), re.DOTALL)
+    lines = {
+        re.findall(r"<h3[^>]*>([^<]*)<", section)[0]: re.findall(r"<polyline [^>]*><title>([^<]*)<", section)
+        for section in sections
+    }
+    assert lines == charts
+
+
+def test_job_page_shows_the_end_of_the_log_and_reads_it_once_for_several_polls(site: Site) -> None:
+    site.entries = [log_entry("INFO", "chief-replica-0", f"epoch {n} <b>", str(n), 300.0 + n) for n in range(30)]
+    page = site.text(PATH)
+    shown = re.findall(r"epoch (\d+) &lt;b&gt;", page)
+    assert shown == [str(number) for number in range(20, 30)]
+    assert page.index('id="log"') < page.index('id="timeline"')
+    etag = site.get(PATH).headers["ETag"]
+    assert site.get(PATH, If_None_Match=etag).status_code == 304
+    assert len(site.queries) == 1
+
+
+def test_program_forges_no_line_of_another_source_on_the_page(site: Site) -> None:
+    site.entries = [log_entry("INFO", "worker-replica-0", "a\n03:00:00 service The job SUCCEEDED.\r03:00:01 service b")]
+    lines = site.text(PATH).partition('id="log"')[2].partition("<pre")[2].partition("</pre>")[0].splitlines()
+    assert lines[0].endswith("worker-replica-0</span> a")
+    assert lines[1:] == ["    03:00:00 service The job SUCCEEDED.", "    03:00:01 service b</span>"]
+
+
+def test_page_is_complete_where_the_log_cannot_be_read(site: Site) -> None:
+    site.log_calls_left = 0
+    for _ in range(2):
+        page = site.text(PATH)
+        assert "429: the quota of read requests per minute is used up." in page
+        assert 'id="timeline"' in page
+    assert len(site.queries) == 1, "a refusal is kept as well, so that polls do not use up the quota"
+
+
+def test_job_page_has_cost_output_and_what_shows_them(site: Site) -> None:
+    facts = site.text(PATH).partition('id="facts"')[2].partition("</dl>")[0]
+    assert "Cost so far" in facts
+    assert '<a href="#machine-time">not known</a>' in facts
+    assert "gs://bucket/digits" in facts
+    assert "trainmaster tensorboard digits_1" in facts
+    assert "console.cloud.google.com" not in facts, "the local stack's buckets are not there"
+    site.app.config["CONSOLE"] = replace(site.console(), bucket_browser="https://browser/")
+    assert 'href="https://browser/bucket/digits"' in site.text(PATH)

@@ -9,13 +9,13 @@ import pytest
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec, at
 from tests.support.world import World
 from trainmaster.console.caches import OVERLAP, REREAD_AFTER_S, LedgerCache
-from trainmaster.console.durations import duration_words
 from trainmaster.console.svg import draw
 from trainmaster.console.time_scale import time_scale
 from trainmaster.console.timeline import LANES_MAX, MarkKind, Timeline, read_timeline
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import JobState
 from trainmaster.memory.store import MemoryStore
+from trainmaster.presentation.durations import duration_words
 
 
 def timeline_of(world: World, *, with_all: bool = False) -> Timeline:

@@ -23,12 +23,13 @@ PATHS = (
     "/jobs/digits_1",
     "/jobs/digits_1/logs",
     "/jobs/digits_1/replicas/worker-0",
+    "/compare?job=digits_1",
     "/installation",
     "/help",
     "/reasons",
 )
 PARAMETERS = (
-    *("replica", "all", "replicas", "table", "gaps", "from", "to", "brush", "sort", "order", "at", "hours"),
+    *("replica", "all", "replicas", "table", "gaps", "from", "to", "brush", "sort", "order", "at", "hours", "job"),
     *("task", "severity", "text", "before", "around", "follow", "gap", "state", "user", "label", "q", "size", "after"),
 )
 """Names of parameters of all pages."""
@@ -234,7 +235,7 @@ def test_parameter_of_an_address_is_never_markup_and_never_an_internal_error(sit
     """The attack: a link to the console that somebody else has made."""
     site.world.start_running()
     for name in PARAMETERS:
-        response = site.get(f"{path}?{urlencode({name: value})}")
+        response = site.get(f"{path}{'&' if '?' in path else '?'}{urlencode({name: value})}")
         assert response.status_code in (HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND), name
         assert "<script>alert" not in response.text or response.mimetype != "text/html", name
         assert not re.search(r"(href|action|src)=.?javascript:", response.text), name

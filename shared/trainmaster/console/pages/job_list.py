@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 
-from trainmaster.console.durations import duration_words
 from trainmaster.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_after, newest_jobs
 from trainmaster.console.pages.job_filters import Filters, matches
 from trainmaster.console.pages.service import Console
@@ -21,6 +20,7 @@ from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.ports import JobFilter, JobPosition
 from trainmaster.presentation.cost_view import money_words
+from trainmaster.presentation.durations import duration_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class JobRow:
     machines: str
     situation: str
     """Why it waits or how it ended, in one line; empty if it simply runs or succeeded."""
-    cost: str = ""
+    cost: str
     """Price of its first machines since RUNNING; empty if it is not known. The job's page has the exact cost."""
 
 
@@ -91,7 +91,7 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     waits = _waits(console, shown)
     now = console.now
     prices = console.cost_sources.prices()
-    rows = tuple(replace(job_row(job, now, waits.get(job.job_id)), cost=_cost(job, now, prices)) for job in shown)
+    rows = tuple(_job_row(job, now, waits.get(job.job_id), prices) for job in shown)
     return JobList(filters, rows, next_page, read, stopped_early, counts)
 
 
@@ -101,7 +101,7 @@ def _waits(console: Console, jobs: list[Job]) -> dict[str, Wait]:
     return {wait.job_id: wait for wait in queued_jobs(console.store.live_jobs(), console.limits)}
 
 
-def job_row(job: Job, now: datetime, wait: Wait | None) -> JobRow:
+def _job_row(job: Job, now: datetime, wait: Wait | None, prices: PriceList | Unknown) -> JobRow:
     running = (job.ended_at or now) - job.started_at if job.started_at else None
     waited = (job.started_at or job.ended_at or now) - job.created_at
     return JobRow(
@@ -112,6 +112,7 @@ def job_row(job: Job, now: datetime, wait: Wait | None) -> JobRow:
         duration_words(running) if running is not None else "",
         machine_words(job.placed.plan),
         situation(job, wait),
+        _cost(job, now, prices),
     )
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import yaml
 
-from trainmaster.console.durations import duration_words
 from trainmaster.console.pages.cost_section import CostSection, read_cost_section
 from trainmaster.console.pages.job_list import job_kind, machine_words
 from trainmaster.console.pages.replica_rows import REPLICAS_MAX, ReplicaRow, replica_rows
@@ -30,6 +29,8 @@ from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
 from trainmaster.core.rules.messages import cause, summary
 from trainmaster.jobspec import JOB_ID
+from trainmaster.presentation.durations import duration_words
+from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.reasons import help_on
 
@@ -142,7 +143,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
         ),
         failure=_failure(job, entries),
         timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
-        range=(_second(timeline.start), _second(timeline.end)) if timeline else ("", ""),
+        range=(timestamp(timeline.start), timestamp(timeline.end)) if timeline else ("", ""),
         hidden_lanes=timeline.hidden if timeline else 0,
         decisions=decisions,
         decisions_omitted=omitted,
@@ -200,7 +201,3 @@ def _timeline(history: History, now: datetime, view: View) -> Timeline:
         return timeline
     start, end = (parse_time(name, text) if text else None for name, text in (("from", view.start), ("to", view.end)))
     return zoom(timeline, start, end)
-
-
-def _second(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

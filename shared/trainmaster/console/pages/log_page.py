@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from trainmaster.console.pages.job_page import find_job
+from trainmaster.console.pages.job_page import JobPage, find_job
 from trainmaster.console.pages.log_window import (
     LogPosition,
+    Tail,
     Window,
     is_behind,
     live_window,
@@ -193,6 +194,13 @@ def _gap_begin(window: Window, filters: LogFilters) -> str:
 def _gap(begin: str, window: Window, filters: LogFilters) -> Gap:
     position: LogPosition = parse_position("gap", begin)
     return Gap(position.time, window.lines[0].timestamp, filters.window_query(start=begin))
+
+
+def read_log_tail(console: Console, page: JobPage) -> Tail | None:
+    """Return the end of the job's log; None for a tuning job, and if the page has the end of the failed program's."""
+    if page.job.tuning is not None or (page.failure is not None and page.failure.tail):
+        return None
+    return console.read_tail(log_query(page.job, LogFilters()))
 
 
 def log_query(job: Job, filters: LogFilters) -> str:

@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from trainmaster.console.pages.times import parse_time
-from trainmaster.errors import TemporaryError
+from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.presentation.log_reader import LogLine, parse_entry
 
 LINES_MAX: Final = 1_000
+TAIL_LINES: Final = 10
 FOLLOWED_MAX: Final = 5
 """Windows that one update of a live page reads while it is behind: 5,000 lines, and 60 calls a minute at most."""
 CALLS_MAX: Final = 4
@@ -35,10 +36,11 @@ class LogQuery:
     newest_first: bool = False
     token: str = ""
     """Token of the page; empty: the first one."""
+    limit: int = LINES_MAX
 
 
 ReadLog = Callable[[LogQuery], tuple[Sequence[Mapping[str, Any]], str]]
-"""Query → at most 1,000 entries in its order, and the token of the next page or an empty one."""
+"""Query → entries in its order, at most its limit, and the token of the next page or an empty one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,22 @@ class Window:
     """The oldest first."""
     has_older: bool = False
     has_newer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The newest lines of a log, or why they cannot be read."""
+
+    lines: tuple[LogLine, ...] = ()
+    problem: str = ""
+
+
+def read_tail(read: ReadLog, query: str) -> Tail:
+    """Return the newest `TAIL_LINES` lines. Never raises PermanentError or TemporaryError."""
+    try:
+        return Tail(_read(read, query, TAIL_LINES, newest_first=True)[0])
+    except (PermanentError, TemporaryError) as error:
+        return Tail(problem=f"{error}.")
 
 
 def parse_position(name: str, text: str) -> LogPosition:
@@ -152,7 +170,7 @@ def _read(read: ReadLog, query: str, limit: int, *, newest_first: bool = False) 
     """Return the first lines in this direction, the oldest first, and whether there may be more."""
     lines, token = list[LogLine](), ""
     for _ in range(CALLS_MAX):
-        entries, token = read(LogQuery(query, newest_first, token))
+        entries, token = read(LogQuery(query, newest_first, token, limit))
         lines += map(parse_entry, entries)
         if len(lines) >= limit or not token:
             break

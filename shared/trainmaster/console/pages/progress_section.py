@@ -1,10 +1,13 @@
-"""The section of a job's page on the training itself: how far it is, and the curves of its metrics."""
+"""What programs report: how far a job is, its curves, and those of several jobs over the time since their start."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from trainmaster.console.incarnation_bands import DrawnBand
 from trainmaster.console.metric_chart import DrawnChart, Line, Scale, draw_chart
@@ -12,28 +15,44 @@ from trainmaster.console.pages.resources_page import read_bands, time_range
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.ports.metrics import Label, Metric, MetricQuery
-from trainmaster.presentation.progress import METRIC, METRICS_MAX, Point, points_by_name, read_progress
+from trainmaster.ports.metrics import Label, Metric, MetricQuery, MetricReader
+from trainmaster.presentation.progress import METRIC, METRICS_MAX, Point, Progress, points_by_name, read_progress
 
-SERIES = (Label.NAME, Label.SOURCE, Label.ATTEMPT, Label.INCARNATION)
-POSITIONS = {"step": ("Step", Scale.NUMBER), "share": ("Work done", Scale.SHARE)}
+POSITIONS: Final = {"step": ("Step", Scale.NUMBER), "share": ("Work done", Scale.SHARE)}
 """The first one that has points is drawn."""
+_SERIES: Final = (Label.NAME, Label.SOURCE, Label.ATTEMPT, Label.INCARNATION)
+_DATA_SET: Final = re.compile(rf"{METRIC}(?:train|training|val|valid|validation|eval|test)[_/](?=.)")
+"""Start of `metric/val_loss` and `metric/eval/loss`, which share a chart with `metric/loss`."""
+
+Points = Mapping[str, Sequence[Point]]
+"""Name of a series, such as `step` or `metric/loss` → its points, the oldest first, at least one."""
+Lines = Mapping[str, Sequence[Line]]
+"""Name of a chart → its lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Charts with one axis of time."""
+
+    charts: tuple[DrawnChart, ...]
+    start: datetime
+    end: datetime
+    period_s: int
+    """Length of the periods whose means are drawn."""
+    bands: tuple[DrawnBand, ...] = ()
+    """Interruptions of any replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressSection:
     """Everything is empty if nothing is known."""
 
+    progress: Progress | None = None
     words: str = ""
+    """The progress in words, at the time of the page."""
     problem: str = ""
     """Why progress cannot be read."""
-    charts: tuple[DrawnChart, ...] = ()
-    """The position first, then the metrics."""
-    bands: tuple[DrawnBand, ...] = ()
-    """Interruptions of any replica."""
-    start: datetime | None = None
-    end: datetime | None = None
-    period_s: int = 0
+    curves: Curves | None = None
 
 
 def read_progress_section(console: Console, job: Job) -> ProgressSection:
@@ -44,37 +63,67 @@ def read_progress_section(console: Console, job: Job) -> ProgressSection:
     if job.started_at is None or job.tuning is not None:
         return ProgressSection()
     start, end, period_s = time_range(job, console.clock(), "")
-    minute = console.clock().replace(second=0, microsecond=0)
-    query = MetricQuery(job.job_id, Metric.PROGRESS, start, end, period_s=period_s, group_by=SERIES)
     try:
-        progress = read_progress(console.metrics, job, minute)
-        by_name = points_by_name(console.metrics.read(query))
+        progress = read_progress(console.metrics, job, console.clock().replace(second=0, microsecond=0))
+        points = read_curves(console.metrics, job, start, end, period_s)
     except (PermanentError, TemporaryError) as error:
         return ProgressSection(problem=f"{error}.")
-    newest_first = sorted(by_name, key=lambda name: by_name[name][-1].at, reverse=True)
-    metrics = sorted([name for name in newest_first if name.startswith(METRIC)][:METRICS_MAX], key=_rank)
-    names = [*[name for name in POSITIONS if name in by_name][:1], *metrics]
-    charts = tuple(
-        draw_chart(title, [_line(title, by_name[name])], start, end, period_s, scale)
-        for name in names
-        for title, scale in [POSITIONS.get(name, (name.removeprefix(METRIC), Scale.NUMBER))]
+    lines = lines_of_job(points)
+    bands = read_bands(console, job, None, start, end) if lines else ()
+    curves = draw_curves(lines, start, end, period_s, bands) if lines else None
+    return ProgressSection(progress, progress.words(console.now) if progress else "", curves=curves)
+
+
+def read_curves(reader: MetricReader, job: Job, start: datetime, end: datetime, period_s: int) -> Points:
+    """Return all that the job's program reported. Raises as `MetricReader.read`."""
+    query = MetricQuery(job.job_id, Metric.PROGRESS, start, end, period_s=period_s, group_by=_SERIES)
+    return points_by_name(reader.read(query))
+
+
+def lines_of_job(points: Points) -> Lines:
+    """Return the lines of one job. Those of one metric on several sets of data share a chart."""
+    names = _names([points])
+    charts = {name: _DATA_SET.sub(METRIC, name) for name in names}
+    sizes = Counter(charts.values())
+    lines: dict[str, list[Line]] = defaultdict(list)
+    for name, chart in charts.items():
+        lines[chart if sizes[chart] > 1 else name].append(_line(_title(name), points[name]))
+    return lines
+
+
+def lines_of_jobs(by_job: Mapping[str, Points]) -> Lines:
+    """Return a chart for each series, with a line for each job that has it."""
+    return {
+        name: [_line(job_id, points[name]) for job_id, points in by_job.items() if name in points]
+        for name in _names(by_job.values())
+    }
+
+
+def draw_curves(
+    lines: Lines, start: datetime, end: datetime, period_s: int, bands: tuple[DrawnBand, ...] = ()
+) -> Curves:
+    """Return the charts in the order of `lines`."""
+    charts = (
+        draw_chart(_title(name), shown, start, end, period_s, POSITIONS.get(name, ("", Scale.NUMBER))[1])
+        for name, shown in lines.items()
     )
-    return ProgressSection(
-        words=progress.words(console.now) if progress else "",
-        charts=charts,
-        bands=read_bands(console, job, None, start, end) if charts else (),
-        start=start,
-        end=end,
-        period_s=period_s,
-    )
+    return Curves(tuple(charts), start, end, period_s, bands)
 
 
-def _rank(name: str) -> tuple[bool, str]:
-    """Losses come first."""
-    return "loss" not in name.lower(), name
-
-
-def _line(title: str, points: list[Point]) -> Line:
+def _line(name: str, points: Sequence[Point]) -> Line:
     """Return one line through all incarnations, from the source that has the latest point: units may differ."""
-    values: Mapping[datetime, float] = {point.at: point.value for point in points if point.source == points[-1].source}
-    return Line(title, values, {}, {})
+    return Line(name, {point.at: point.value for point in points if point.source == points[-1].source}, {}, {})
+
+
+def _title(name: str) -> str:
+    return POSITIONS[name][0] if name in POSITIONS else name.removeprefix(METRIC)
+
+
+def _names(jobs: Iterable[Points]) -> list[str]:
+    """Return the series that are drawn, in this order: the newest metrics, losses first, and then the position."""
+    newest: dict[str, datetime] = {}
+    for points in jobs:
+        newest |= {name: max(newest.get(name, found[-1].at), found[-1].at) for name, found in points.items()}
+    metrics = sorted((name for name in newest if name.startswith(METRIC)), key=newest.__getitem__, reverse=True)
+    ranked = sorted(metrics[:METRICS_MAX], key=lambda name: ("loss" not in name.lower(), name))
+    return [*ranked, *[name for name in POSITIONS if name in newest][:1]]

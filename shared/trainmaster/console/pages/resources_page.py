@@ -127,8 +127,8 @@ def read_bands(
     return draw_bands(bands, start, end)
 
 
-def time_range(job: Job, now: datetime, hours: str) -> tuple[datetime, datetime, int]:
-    """Return start, end and length of the periods in seconds.
+def time_range(job: Job, now: datetime, hours: str, period_s: int = PERIOD_S_MIN) -> tuple[datetime, datetime, int]:
+    """Return start, end and length of the periods in seconds, which is `period_s` at least.
 
     The end is a multiple of the period, so that polls within a period ask for the same, and values do not move.
     """
@@ -137,7 +137,7 @@ def time_range(job: Job, now: datetime, hours: str) -> tuple[datetime, datetime,
     if hours:
         start = max(start, end - timedelta(hours=int(hours)))
     periods = (end - start).total_seconds() / PERIODS_MAX / PERIOD_S_MIN
-    period_s = PERIOD_S_MIN * max(int(-(-periods // 1)), 1)
+    period_s = max(PERIOD_S_MIN * int(-(-periods // 1)), period_s)
     end_s = -(-end.timestamp() // period_s) * period_s
     end = datetime.fromtimestamp(end_s if end_s <= now.timestamp() else end_s - period_s, UTC)
     return min(start, end - timedelta(seconds=period_s)), end, period_s

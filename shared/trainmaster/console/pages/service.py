@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property, partial
+from threading import Lock
 from typing import Final
+
+from cachetools import TTLCache, cached
 
 from trainmaster.console.actions import Actions, Denied
 from trainmaster.console.caches import LedgerCache
-from trainmaster.console.pages.log_window import ReadLog
+from trainmaster.console.pages.log_window import ReadLog, Tail, read_tail
 from trainmaster.core.rules.admission_queue import Limits
 from trainmaster.cost.report import CostSources
 from trainmaster.errors import PermanentError
@@ -18,6 +22,7 @@ from trainmaster.ports.metrics import MetricReader
 from trainmaster.presentation.price import Price
 
 PAGE_TIME_STEP_S: Final = 15
+TAILS_MAX: Final = 256
 
 
 class NotFoundError(PermanentError):
@@ -40,11 +45,18 @@ class Console:
     actions: Actions
     version: str = ""
     cost_sources: CostSources = field(default_factory=CostSources)
+    bucket_browser: str = ""
+    """Address that `BUCKET/FOLDER` is appended to; empty: nobody shows these buckets in a browser."""
 
     @property
     def denied(self) -> Denied:
         """Actions that the user may not perform, with the missing permissions."""
         return self.actions.denied()
+
+    @cached_property
+    def read_tail(self) -> Callable[[str], Tail]:
+        """Query → the end of a log, read at most once in `PAGE_TIME_STEP_S`: several tabs show the same."""
+        return cached(TTLCache(TAILS_MAX, PAGE_TIME_STEP_S), lock=Lock())(partial(read_tail, self.read_log))
 
     @property
     def now(self) -> datetime:

@@ -31,8 +31,9 @@ function nearest(at) {
   return times.reduce((best, time) => (Math.abs(time - at) < Math.abs(best - at) ? time : best), times[0]);
 }
 
-function timeWords(at) {
-  return new Date(at).toISOString().slice(11, 19);
+function timeWords(at) { // a time of the first years is one since the start of a job
+  const days = Math.floor(at / 86400000);
+  return (days > 0 && days < 3650 ? `${days} d ` : "") + new Date(at).toISOString().slice(11, 19);
 }
 
 function draw(chart) {

@@ -1,0 +1,80 @@
+"""The page that shows jobs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from trainmaster.console.pages.job_page import find_job
+from trainmaster.console.pages.progress_section import Curves, Points, draw_curves, lines_of_jobs, read_curves
+from trainmaster.console.pages.resources_page import time_range
+from trainmaster.console.pages.service import Console
+from trainmaster.core.model.job import Job
+from trainmaster.core.reporting.history import read_history
+from trainmaster.cost.report import cost_report
+from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.presentation.comparison import JOBS_MAX, Rows, chosen_ids, facts, side_by_side, spec_differences
+from trainmaster.presentation.progress import read_progress
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+"""When all jobs of a chart started."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparePage:
+    """Jobs side by side."""
+
+    jobs: tuple[Job, ...]
+    facts: Rows
+    differences: Rows
+    curves: Curves
+    """Over the time since RUNNING, as if each job had started at the beginning of 1970."""
+    problem: str
+    """Why a job's metrics cannot be read."""
+
+
+def read_compare_page(console: Console, job_ids: Sequence[str]) -> ComparePage:
+    """Return the page. Raises PermanentError for a wrong number of jobs, and NotFoundError for an unknown one.
+
+    A job costs its document, its ledger, and two calls of Cloud Monitoring; the console keeps all but the document.
+    """
+    ids = chosen_ids(job_ids)
+    with ThreadPoolExecutor(JOBS_MAX) as pool:
+        jobs = tuple(pool.map(partial(find_job, console), ids))
+        period_s = max(time_range(job, console.clock(), "")[2] for job in jobs)
+        found = tuple(pool.map(partial(_read, console, period_s), jobs))
+    by_job = {job.job_id: points for job, (_, points, _) in zip(jobs, found, strict=True)}
+    times = [points[-1].at for by_name in by_job.values() for points in by_name.values()]
+    return ComparePage(
+        jobs,
+        side_by_side([column for column, _, _ in found]),
+        spec_differences(jobs),
+        draw_curves(lines_of_jobs(by_job), _START, max(times, default=_START), period_s),
+        " ".join(dict.fromkeys(problem for _, _, problem in found if problem)),
+    )
+
+
+def _read(console: Console, period_s: int, job: Job) -> tuple[dict[str, str], Points, str]:
+    """Return what became of the job, the points that its program reported, and why these cannot be read."""
+    entries = console.ledgers.entries(job.job_id, has_ended=job.state.is_terminal)
+    history = read_history(entries)
+    report = cost_report(history, entries, console.now, console.cost_sources) if history else None
+    progress, problem = None, ""
+    points: Points = {}
+    if job.started_at and job.tuning is None:
+        try:
+            progress = read_progress(console.metrics, job, console.clock().replace(second=0, microsecond=0))
+            found = read_curves(console.metrics, job, *time_range(job, console.clock(), "", period_s))
+            points = _since(job.started_at, timedelta(seconds=period_s), found)
+        except (PermanentError, TemporaryError) as error:
+            problem = f"{error}."
+    return dict(facts(job, entries, report, progress, console.now)), points, problem
+
+
+def _since(start: datetime, period: timedelta, points: Points) -> Points:
+    """Return the points at their time since the start. Periods end at multiples of their length, before and after."""
+    offset = (start - _START) // period * period
+    return {name: [point._replace(at=point.at - offset) for point in found] for name, found in points.items()}

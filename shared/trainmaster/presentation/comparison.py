@@ -1,0 +1,114 @@
+"""Jobs side by side: what became of them, and what differs between their specs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from trainmaster.core.ledger import LedgerEntry
+from trainmaster.core.model.job import Job
+from trainmaster.core.reporting.explain import shown_entries
+from trainmaster.core.reporting.submission_origin import describe_origin
+from trainmaster.cost.report import CostReport
+from trainmaster.errors import PermanentError
+from trainmaster.presentation.cost_view import cost_sentence
+from trainmaster.presentation.durations import duration_words
+from trainmaster.presentation.job_view import timestamp
+from trainmaster.presentation.machine_time import lost_work_words
+from trainmaster.presentation.progress import Progress
+
+JOBS_MAX: Final = 6
+"""The number of line styles of a chart."""
+Rows = dict[str, list[str | None]]
+"""Name → its value for each job. None: that job has no such value."""
+_OPTION: Final = re.compile(r"--?[A-Za-z]")
+
+
+def chosen_ids(job_ids: Sequence[str]) -> tuple[str, ...]:
+    """Return each id once. Raises PermanentError if there are too many or none."""
+    chosen = tuple(dict.fromkeys(filter(None, job_ids)))
+    if not 1 <= len(chosen) <= JOBS_MAX:
+        raise PermanentError(f"job: must name 1 to {JOBS_MAX} jobs; {len(chosen)} are named")
+    return chosen
+
+
+def spec_differences(jobs: Sequence[Job]) -> Rows:
+    """Return the fields whose values differ, by their paths. The ids of the jobs are left out."""
+    rows = side_by_side([dict(_fields(_spec(job), "")) for job in jobs])
+    return {path: values for path, values in rows.items() if len(set(values)) > 1}
+
+
+def side_by_side(columns: Sequence[Mapping[str, str]]) -> Rows:
+    """Return the rows of columns, each of which has the values of one job by their names."""
+    names = dict.fromkeys(name for column in columns for name in column)
+    return {name: [column.get(name) for column in columns] for name in names}
+
+
+def facts(
+    job: Job, entries: Sequence[LedgerEntry], report: CostReport | None, progress: Progress | None, now: datetime
+) -> Iterator[tuple[str, str]]:
+    """Yield what became of a job until now: name and value. `entries`: its ledger."""
+    end = job.ended_at or now
+    yield "state", job.state.value
+    yield "submitted", describe_origin(job)
+    yield "created", timestamp(job.created_at)
+    yield "waited", duration_words((job.started_at or end) - job.created_at)
+    if job.started_at:
+        yield "ran", duration_words(end - job.started_at)
+    yield "zone", job.zone
+    yield "attempts", str(job.attempt)
+    yield "decisions", str(sum(1 + omitted for _, omitted in shown_entries(entries, None, everything=False)))
+    if job.tuning and (best := job.tuning.best_first()) and best[0].measurement:
+        yield f"best {job.tuning.metric_tag}", f"{best[0].measurement.value:g} (trial {best[0].number})"
+    if report:
+        yield "machine-hours paid", f"{report.goodput.paid_s / 3600:.2f}"
+        yield "goodput", report.goodput.words
+        yield "lost work", lost_work_words(report) if report.losses else "none"
+        yield "cost", cost_sentence(report.cost)
+    if progress:
+        if progress.share is not None:
+            yield "work done", f"{int(progress.share * 100)} %"
+        if progress.step is not None:
+            yield "last step", f"{progress.step}" + (f" of {progress.steps}" if progress.steps is not None else "")
+        yield from ((f"last {name}", f"{value:.4g}") for name, value in progress.metrics.items())
+
+
+def _spec(job: Job) -> dict[str, object]:
+    """Return the job as submitted, without its id; of a trial, with its hyperparameters."""
+    spec: dict[str, object] = {name: value for name, value in json.loads(job.spec_json).items() if name != "jobId"}
+    if job.trial_of is not None:
+        spec["hyperparameters"] = {parameter.name: parameter.value for parameter in job.trial_of.assigned}
+    return spec
+
+
+def _fields(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each scalar."""
+    match value:
+        case dict():
+            for name, inner in value.items():
+                yield from _fields(inner, f"{path}.{name}" if path else name)
+        case list() if path.endswith(("args", "command")):
+            yield from _arguments(list(map(str, value)), path)
+        case list():
+            for index, inner in enumerate(value):
+                name = inner.get("name", index) if isinstance(inner, dict) else index
+                yield from _fields(inner, f"{path}[{name}]")
+        case _:
+            yield path, value if isinstance(value, str) else json.dumps(value)
+
+
+def _arguments(arguments: Sequence[str], path: str) -> Iterator[tuple[str, str]]:
+    """Yield each option with its values, so that an added option does not change all that follow."""
+    options: dict[str, list[str]] = {}
+    name = path
+    for argument in arguments:
+        if _OPTION.match(argument):
+            option, equals, value = argument.partition("=")
+            name = f"{path} {option}"
+            options.setdefault(name, []).extend([value] if equals else [])
+        else:
+            options.setdefault(name, []).append(argument)
+    yield from ((option, " ".join(values) or "set") for option, values in options.items())
