@@ -180,6 +180,11 @@ def _replica_view(job: Job, replica: Replica) -> View:
     }
 
 
+def console_link(address: str, job_id: str) -> str:
+    """Return the address of a job's page in a console that others can open. Empty: that of the console is empty."""
+    return f"{address.rstrip('/')}/jobs/{job_id}" if address else ""
+
+
 def display_name(job: Job) -> str:
     """Return the display name of a job in Vertex AI's format; empty in AI Platform's, which has only ids."""
     name = json.loads(job.spec_json).get("displayName")
