@@ -20,7 +20,7 @@ from bench.jobs import job_spec
 from bench.meter import Meter, attach
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.cost import operation_prices
+from trainmaster.cost import operations
 
 JOB: Final = "job_cost"
 
@@ -37,7 +37,7 @@ class Cost:
 
     @property
     def dollars(self) -> float:
-        return operation_prices.dollars(self.reads, self.writes, self.deletes, self.invocations)
+        return operations.dollars(self.reads, self.writes, self.deletes, self.invocations)
 
 
 def run_job(project: Project, size: int) -> Cost:

@@ -55,7 +55,7 @@ def look_up_disabled_api(world: World) -> None:
     if enabled.strip():
         raise SkippedError(f"{UNUSED_API} is enabled in this project")
     try:
-        access = ProjectAccess(world.project, GOOGLE.projects, GOOGLE.accounts)
+        access = ProjectAccess(world.project, GOOGLE.cloudresourcemanager, GOOGLE.iam)
         granted = access.granted_permissions(clients.caller_token(world.project), [UNUSED_PERMISSION])
     except (UnknownTokenError, CallersProjectError, GoogleAuthError) as error:
         raise StepError(f"testIamPermissions: {error}") from error

@@ -19,9 +19,8 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError, PermanentError, TemporaryError
 from trainmaster.gcp import clients
-from trainmaster.gcp.errors import google_errors
+from trainmaster.gcp.errors import explain, google_errors
 from trainmaster.gcp.firestore.store import FirestoreStore
-from trainmaster.gcp.user_errors import explain
 from trainmaster.ports import Rejection
 
 NO_INDEX = "The query requires an index. You can create it here: https://console.firebase.google.com/…"

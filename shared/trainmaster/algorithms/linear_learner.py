@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -25,9 +24,5 @@ def create_model(encoder: RowEncoder, task: Task) -> Any:
     return model
 
 
-def main(arguments: Sequence[str]) -> int:
-    return run("linear_learner", partial(train, create_model), arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run("linear_learner", partial(train, create_model), sys.argv[1:]))

@@ -71,7 +71,7 @@ def write_metadata(job_dir: str, metadata: Metadata, *, with_instance_generator:
 def write_processed_data(job_dir: str, prepared: Prepared, tables: Mapping[str, pd.DataFrame] | None = None) -> None:
     """Write the tables that the model is trained on, as CSV files with the target first. `tables`: encoded ones."""
     for name in PARTS:
-        table = tables[name] if tables else _with_classes(prepared.part(name), prepared.metadata)
+        table = tables[name] if tables else _with_classes(prepared.tables[name], prepared.metadata)
         if len(table):
             text = table.to_csv(header=False, index=False, lineterminator="\n")
             write_file(join(job_dir, "processed_data", f"{name}.csv"), text.encode())

@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from .arguments.argument import Values
+from .arguments.argument import Values, integer_in, number_in
 from .arguments.tab_net import ghost_batches
 from .keras_models.learner import Task, default_loss, train
 from .keras_models.rows import RowEncoder
@@ -35,21 +34,21 @@ def create_model(encoder: RowEncoder, task: Task) -> Any:
 
 def model_sizes(values: Values) -> Sizes:
     """Return the shape of the model that the arguments describe."""
-    width, layers = _number(values["feature_dim"]), _number(values["num_transformer_layers"])
-    shared = round(layers * _number(values["num_transformer_layers_ratio"]))
-    decision_width = min(max(1, round(width * _number(values["feature_dim_ratio"]))), int(width) - 1)
+    width, layers = number_in(values, "feature_dim"), number_in(values, "num_transformer_layers")
+    shared = round(layers * number_in(values, "num_transformer_layers_ratio"))
+    decision_width = min(max(1, round(width * number_in(values, "feature_dim_ratio"))), int(width) - 1)
     return Sizes(
         width=int(width),
         decision_width=decision_width,
-        steps=int(_number(values["num_decision_steps"])),
-        relaxation=_number(values["relaxation_factor"]),
+        steps=integer_in(values, "num_decision_steps"),
+        relaxation=number_in(values, "relaxation_factor"),
         shared_layers=shared,
         own_layers=int(layers) - shared,
-        sparsity_loss_weight=_number(values["sparsity_loss_weight"]),
-        ghost_batches=ghost_batches(int(_number(values["batch_size"])), _number(values["batch_size_ratio"])) or 1,
-        momentum=_number(values["batch_momentum"]),
-        large_category_dim=int(_number(values["large_category_dim"])),
-        large_category_thresh=int(_number(values["large_category_thresh"])),
+        sparsity_loss_weight=number_in(values, "sparsity_loss_weight"),
+        ghost_batches=ghost_batches(integer_in(values, "batch_size"), number_in(values, "batch_size_ratio")) or 1,
+        momentum=number_in(values, "batch_momentum"),
+        large_category_dim=integer_in(values, "large_category_dim"),
+        large_category_thresh=integer_in(values, "large_category_thresh"),
         yeo_johnson=bool(values["yeo_johnson_transform"]),
     )
 
@@ -59,10 +58,10 @@ def create_loss(task: Task) -> Any:
     values = task.values
     match values["loss_function_type"]:
         case "weighted_cross_entropy":
-            weights = tf.constant([1.0, _number(values["class_weight"])] + [1.0] * (task.outputs - 2))
+            weights = tf.constant([1.0, number_in(values, "class_weight")] + [1.0] * (task.outputs - 2))
             return partial(_weighted_cross_entropy, weights)
         case "focal_loss":
-            return partial(_focal_loss, _number(values["alpha_focal_loss"]), _number(values["gamma_focal_loss"]))
+            return partial(_focal_loss, number_in(values, "alpha_focal_loss"), number_in(values, "gamma_focal_loss"))
         case "rmse":
             return lambda targets, outputs: tf.sqrt(tf.reduce_mean(tf.square(outputs[:, 0] - _flat(targets))) + 1e-12)
         case "mae":
@@ -89,13 +88,5 @@ def _flat(targets: Any) -> Any:
     return tf.reshape(targets, [-1])
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def main(arguments: Sequence[str]) -> int:
-    return run("tab_net", partial(train, create_model), arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run("tab_net", partial(train, create_model), sys.argv[1:]))

@@ -9,12 +9,12 @@ Source of the model: Cheng et al., "Wide & Deep Learning for Recommender Systems
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import tf_keras
 
+from .arguments.argument import number_in
 from .keras_models.learner import Task, default_loss, train
 from .keras_models.optimizers import create_optimizer
 from .keras_models.parts import deep_model, linear_model
@@ -25,12 +25,12 @@ from .program import run
 def create_model(encoder: RowEncoder, task: Task) -> Any:
     """Return the compiled model; only its deep part with `--use_wide=false`."""
     values = task.values
-    hidden_units, dropout = values["hidden_units"], values["dnn_dropout"]
+    hidden_units = values["hidden_units"]
     deep = deep_model(
         encoder,
         task.outputs,
         hidden_units if isinstance(hidden_units, tuple) else (),
-        float(dropout) if isinstance(dropout, int | float) else 0.0,
+        number_in(values, "dnn_dropout"),
         embeds_categories=bool(values["embed_categories"]),
     )
     if not values["use_wide"]:
@@ -41,9 +41,5 @@ def create_model(encoder: RowEncoder, task: Task) -> Any:
     return model
 
 
-def main(arguments: Sequence[str]) -> int:
-    return run("wide_deep_learner", partial(train, create_model), arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run("wide_deep_learner", partial(train, create_model), sys.argv[1:]))

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import xgboost
 from xgboost import collective
 
-from .arguments.argument import Values
+from .arguments.argument import Values, number_in
 from .errors import DataError
 from .files import find_files
 from .program import run
@@ -38,8 +37,7 @@ def train(values: Values) -> None:
     Every replica finds the files before it connects, so that all refuse a wrong path in the same way.
     """
     files = {name: _find_files(values, name) for name in PARTS if values[f"{name}_data_path"] is not None}
-    minutes = values["wait_minutes"]
-    with connected_replicas(float(minutes) * 60 if isinstance(minutes, int | float) else 0.0):
+    with connected_replicas(number_in(values, "wait_minutes") * 60):
         _train_connected(values, files)
 
 
@@ -101,16 +99,8 @@ def _baseline(training: Matrix, validation: Matrix, *, is_classification: bool) 
 
 def _device() -> str:
     """Return `cuda` on a VM with a GPU and a build of XGBoost that can use it."""
-    return "cuda" if xgboost.build_info().get("USE_CUDA") and _has_gpu() else "cpu"
-
-
-def _has_gpu() -> bool:
-    return Path("/dev/nvidia0").exists()
-
-
-def main(arguments: Sequence[str]) -> int:
-    return run("xgboost_dist", train, arguments)
+    return "cuda" if xgboost.build_info().get("USE_CUDA") and Path("/dev/nvidia0").exists() else "cpu"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run("xgboost_dist", train, sys.argv[1:]))

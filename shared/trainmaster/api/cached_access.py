@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final
 
-from cachetools import LRUCache, TTLCache
+from cachetools import LRUCache, TTLCache, cachedmethod
 
 from trainmaster.ports import Access, UnknownTokenError
 
@@ -22,6 +23,14 @@ UNKNOWN_S: Final = 10.0
 """An unknown token never becomes valid. The time is short, so that a wrong answer of Google's does not lock a user out
 for long."""
 ENTRIES_MAX: Final = 1_000
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _key(_: object, token: str) -> str:
+    return _hash(token)
 
 
 class CachedAccess:
@@ -67,15 +76,9 @@ class CachedAccess:
             self._keep(token, permission)
         return True
 
+    @cachedmethod(attrgetter("_full_scopes"), key=_key, lock=attrgetter("_lock"))
     def has_full_scope(self, token: str) -> bool:
-        key = _hash(token)
-        with self._lock:
-            if key in self._full_scopes:
-                return self._full_scopes[key]
-        is_full = self.access.has_full_scope(token)
-        with self._lock:
-            self._full_scopes[key] = is_full
-        return is_full
+        return self.access.has_full_scope(token)
 
     def project_number(self, token: str) -> str:
         """Return the project's number. Every caller gets the cached one: the route checks who may see the project."""
@@ -83,15 +86,9 @@ class CachedAccess:
             self._number = self.access.project_number(token)
         return self._number
 
+    @cachedmethod(attrgetter("_emails"), key=_key, lock=attrgetter("_lock"))
     def email(self, token: str) -> str | None:
-        key = _hash(token)
-        with self._lock:
-            if key in self._emails:
-                return self._emails[key]
-        email = self.access.email(token)
-        with self._lock:
-            self._emails[key] = email
-        return email
+        return self.access.email(token)
 
     def _is_granted(self, token: str, permission: str) -> bool:
         with self._lock:
@@ -100,7 +97,3 @@ class CachedAccess:
     def _keep(self, token: str, permission: str) -> None:
         with self._lock:
             self._granted[_hash(token), permission] = True
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()

@@ -8,14 +8,14 @@ from typing import Final
 
 from trainmaster.api import create_job, errors, list_filter, paging
 from trainmaster.api.errors import Json
-from trainmaster.api.explain_job import explain_job
 from trainmaster.api.request import BODY_NAME, Call, Service, caller_name, streams_log
-from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Dialect
-from trainmaster.core.rules.admission_queue import queued_jobs
+from trainmaster.core.rules.admission_queue import queued_jobs, wait_of_job
 from trainmaster.flows.user_requests import cancel_job, change_labels
 from trainmaster.jobspec import JOB_ID, detect_kind, job_id_of, parse_document, read_labels, with_time_in_job_id
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
+from trainmaster.presentation.explanation import explanation
 from trainmaster.presentation.job_view import etag, service_view
 
 FIELDS: Final = frozenset(
@@ -72,18 +72,28 @@ def get(call: Call, service: Service) -> Json:
 
 
 def list_jobs(call: Call, service: Service) -> Json:
-    """Return a page of jobs. An empty page is `{}`, as the service sent it."""
     matches = list_filter.parse_filter(call.param("filter"), FIELDS)
     positions = _queue_positions(service)
-    jobs, token = paging.read_page(
-        call, service, lambda job: _is_listed(job) and matches(_view(job, service, positions))
+    return paging.read_page(
+        call,
+        service,
+        "jobs",
+        lambda job: _is_listed(job) and matches(_view(job, service, positions)),
+        lambda job: _view(job, service, positions),
     )
-    page: Json = {"jobs": [_view(job, service, positions) for job in jobs]} if jobs else {}
-    return {**page, "nextPageToken": token} if token else page
 
 
 def explain(call: Call, service: Service) -> Json:
-    return explain_job(find(call, service), service.deps.store, service.deps.limits)
+    return explain_job(find(call, service), service)
+
+
+def explain_job(job: Job, service: Service) -> Json:
+    """Return the decisions about a job. It costs one read per replica and one per ledger entry."""
+    store = service.deps.store
+    loaded = store.load_attempt(job.job_id)
+    wait = wait_of_job(job, store.live_jobs, service.deps.limits)
+    state = loaded.state if loaded else State(job)
+    return explanation(state, store.ledger(job.job_id), store.pending_keys(job.job_id), wait)
 
 
 def cancel(call: Call, service: Service) -> Json:
@@ -101,7 +111,7 @@ def patch(call: Call, service: Service) -> Json:
     mask = {path for path in call.param("updateMask").replace(" ", "").split(",") if path}
     if not mask or not mask <= {"labels", "etag"}:
         raise errors.invalid_argument("update_mask", "must be labels or labels,etag: only labels can be changed")
-    document = parse_document(call.request.body, BODY_NAME) if call.request.body.strip() else {}
+    document = parse_body(call)
     seen_version = _check_etag(document, job) if "etag" in mask else None
     if "labels" in mask:
         labels = read_labels(document)
@@ -118,6 +128,11 @@ def find(call: Call, service: Service) -> Job:
     if loaded is None or not _is_listed(loaded.state.job):
         raise errors.not_found(f"projects/{call.project}/jobs/{job_id}")
     return loaded.state.job
+
+
+def parse_body(call: Call) -> Mapping[str, object]:
+    """Return the document of a body that may be empty."""
+    return parse_document(call.request.body, BODY_NAME) if call.request.body.strip() else {}
 
 
 def _view(job: Job, service: Service, positions: Mapping[str, int] | None = None) -> Json:

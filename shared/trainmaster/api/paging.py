@@ -16,6 +16,7 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, TypeAdapter
 
 from trainmaster.api import errors
+from trainmaster.api.errors import Json
 from trainmaster.api.request import Call, Service
 from trainmaster.core.model.job import Job
 from trainmaster.ports import JobPosition
@@ -29,7 +30,17 @@ JOBS_READ_MAX: Final = 1_000
 _TOKEN: Final = TypeAdapter(tuple[AwareDatetime, Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]])
 
 
-def read_page(call: Call, service: Service, is_listed: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
+def read_page(
+    call: Call, service: Service, name: str, is_listed: Callable[[Job], bool], view: Callable[[Job], Json]
+) -> Json:
+    """Return the requested page: the jobs under this name, as `view` shows them. An empty page is `{}`, as the service
+    sent it."""
+    jobs, token = _read_jobs(call, service, is_listed)
+    page: Json = {name: [view(job) for job in jobs]} if jobs else {}
+    return {**page, "nextPageToken": token} if token else page
+
+
+def _read_jobs(call: Call, service: Service, is_listed: Callable[[Job], bool]) -> tuple[list[Job], str | None]:
     """Return the jobs of the requested page, and the token of the next page; None: there is none.
 
     Each read of the database counts as a request. Where the quota ends, so does the page.

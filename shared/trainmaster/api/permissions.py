@@ -10,27 +10,20 @@ from __future__ import annotations
 
 from typing import Final
 
-CREATE: Final = "aiplatform.customJobs.create"
-GET: Final = "aiplatform.customJobs.get"
-LIST: Final = "aiplatform.customJobs.list"
-CANCEL: Final = "aiplatform.customJobs.cancel"
-DELETE: Final = "aiplatform.customJobs.delete"
-TUNING_CREATE: Final = "aiplatform.hyperparameterTuningJobs.create"
-TUNING_GET: Final = "aiplatform.hyperparameterTuningJobs.get"
-TUNING_LIST: Final = "aiplatform.hyperparameterTuningJobs.list"
-TUNING_CANCEL: Final = "aiplatform.hyperparameterTuningJobs.cancel"
-TUNING_DELETE: Final = "aiplatform.hyperparameterTuningJobs.delete"
-PIPELINE_CREATE: Final = "aiplatform.trainingPipelines.create"
-PIPELINE_GET: Final = "aiplatform.trainingPipelines.get"
-PIPELINE_LIST: Final = "aiplatform.trainingPipelines.list"
-PIPELINE_CANCEL: Final = "aiplatform.trainingPipelines.cancel"
-PIPELINE_DELETE: Final = "aiplatform.trainingPipelines.delete"
-PROJECT: Final = "resourcemanager.projects.get"
+COLLECTIONS: Final = ("customJobs", "hyperparameterTuningJobs", "trainingPipelines")
+VERBS: Final = ("create", "get", "list", "cancel", "delete")
 
+
+def vertex_permissions(collection: str) -> tuple[str, ...]:
+    """Return Vertex AI's permission for each of VERBS on resources such as `customJobs`."""
+    return tuple(f"aiplatform.{collection}.{verb}" for verb in VERBS)
+
+
+CREATE, GET, LIST, CANCEL, DELETE = vertex_permissions("customJobs")
+PROJECT: Final = "resourcemanager.projects.get"
 REQUIRED_PERMISSIONS: Final = (
-    *(CREATE, GET, LIST, CANCEL, DELETE, PROJECT),
-    *(TUNING_CREATE, TUNING_GET, TUNING_LIST, TUNING_CANCEL, TUNING_DELETE),
-    *(PIPELINE_CREATE, PIPELINE_GET, PIPELINE_LIST, PIPELINE_CANCEL, PIPELINE_DELETE),
+    PROJECT,
+    *(permission for collection in COLLECTIONS for permission in vertex_permissions(collection)),
 )
 EQUIVALENT_PERMISSIONS: Final[dict[str, str]] = {
     **{permission: permission for permission in REQUIRED_PERMISSIONS},

@@ -7,10 +7,9 @@ from typing import Final
 
 from trainmaster.api import errors
 from trainmaster.api.errors import Json
-from trainmaster.api.jobs import find
+from trainmaster.api.jobs import find, parse_body
 from trainmaster.api.permissions import EQUIVALENT_PERMISSIONS
-from trainmaster.api.request import BODY_NAME, Call, Service
-from trainmaster.jobspec import parse_document
+from trainmaster.api.request import Call, Service
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 
 EMPTY_POLICY: Final[Json] = {"etag": "ACAB"}
@@ -49,7 +48,7 @@ def get_policy(call: Call, service: Service) -> Json:
 def set_policy(call: Call, service: Service) -> Json:
     """Accept an empty policy only."""
     find(call, service)
-    policy = _parse_body(call).get("policy")
+    policy = parse_body(call).get("policy")
     if isinstance(policy, Mapping) and (policy.get("bindings") or policy.get("auditConfigs")):
         raise errors.failed_precondition("A job has no policy of its own. Grant roles on the project instead.")
     return dict(EMPTY_POLICY)
@@ -57,7 +56,7 @@ def set_policy(call: Call, service: Service) -> Json:
 
 def test_permissions(call: Call, service: Service) -> Json:
     """Return those of the named permissions that the caller has on the project."""
-    names = _parse_body(call).get("permissions")
+    names = parse_body(call).get("permissions")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise errors.invalid_argument("permissions", "must be a list of names of permissions")
     checked = {name: EQUIVALENT_PERMISSIONS[name] for name in names if name in EQUIVALENT_PERMISSIONS}
@@ -70,7 +69,3 @@ def test_permissions(call: Call, service: Service) -> Json:
 
 def _location_view(call: Call, region: str) -> Json:
     return {"name": f"projects/{call.project}/locations/{region}", "capabilities": [{"type": "TRAINING"}]}
-
-
-def _parse_body(call: Call) -> Mapping[str, object]:
-    return parse_document(call.request.body, BODY_NAME) if call.request.body.strip() else {}

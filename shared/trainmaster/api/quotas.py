@@ -19,8 +19,6 @@ from typing import Final
 from cachetools import LRUCache
 
 MINUTE_S: Final = 60.0
-
-
 SHARE: Final = 10
 """The part of the quota of creations that every caller has, whatever the others create: a tenth."""
 CALLERS_MAX: Final = 1000

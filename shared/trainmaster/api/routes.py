@@ -6,34 +6,18 @@ Source of the addresses: both discovery documents, except for `explain`, which i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from trainmaster.api import jobs, projects
 from trainmaster.api.custom_jobs import CUSTOM_JOBS
 from trainmaster.api.errors import Json
-from trainmaster.api.permissions import (
-    CANCEL,
-    CREATE,
-    DELETE,
-    GET,
-    LIST,
-    PIPELINE_CANCEL,
-    PIPELINE_CREATE,
-    PIPELINE_DELETE,
-    PIPELINE_GET,
-    PIPELINE_LIST,
-    PROJECT,
-    TUNING_CANCEL,
-    TUNING_CREATE,
-    TUNING_DELETE,
-    TUNING_GET,
-    TUNING_LIST,
-)
+from trainmaster.api.permissions import CANCEL, CREATE, GET, LIST, PROJECT, vertex_permissions
 from trainmaster.api.request import Call, Service
 from trainmaster.api.training_pipelines import TRAINING_PIPELINES
 from trainmaster.api.tuning_jobs import TUNING_JOBS
+from trainmaster.api.vertex_resource import VertexResource
 
 Handler = Callable[[Call, Service], Json]
 
@@ -69,10 +53,19 @@ class Route:
 _PROJECT: Final = "/v1/projects/{project}"
 _JOB: Final = f"{_PROJECT}/jobs/{{job}}"
 _LOCATION: Final = f"{_PROJECT}/locations/{{location}}"
-_CUSTOM_JOB: Final = f"{_LOCATION}/customJobs/{{job}}"
-_TUNING_JOB: Final = f"{_LOCATION}/hyperparameterTuningJobs/{{job}}"
-_PIPELINES: Final = f"{_LOCATION}/trainingPipelines"
-_PIPELINE: Final = f"{_PIPELINES}/{{job}}"
+
+
+def _vertex_routes(resource: VertexResource) -> Iterator[Route]:
+    address = f"{_LOCATION}/{resource.kind.collection}"
+    job = f"{address}/{{job}}"
+    create, get, list_jobs, cancel, delete = vertex_permissions(resource.kind.collection)
+    yield Route("POST", address, create, resource.create, creates_job=True)
+    yield Route("GET", address, list_jobs, resource.list_jobs)
+    yield Route("GET", job, get, resource.get)
+    yield Route("GET", f"{job}:explain", get, resource.explain)
+    yield Route("POST", f"{job}:cancel", cancel, resource.cancel)
+    yield Route("DELETE", job, delete, resource.delete)
+
 
 ROUTES: Final = (
     Route("POST", f"{_PROJECT}/jobs", CREATE, jobs.create, creates_job=True),
@@ -87,23 +80,7 @@ ROUTES: Final = (
     Route("GET", f"{_PROJECT}:getConfig", PROJECT, projects.get_config),
     Route("GET", f"{_PROJECT}/locations", PROJECT, projects.list_locations),
     Route("GET", _LOCATION, PROJECT, projects.get_location),
-    Route("POST", f"{_LOCATION}/customJobs", CREATE, CUSTOM_JOBS.create, creates_job=True),
-    Route("GET", f"{_LOCATION}/customJobs", LIST, CUSTOM_JOBS.list_jobs),
-    Route("GET", _CUSTOM_JOB, GET, CUSTOM_JOBS.get),
-    Route("GET", f"{_CUSTOM_JOB}:explain", GET, CUSTOM_JOBS.explain),
-    Route("POST", f"{_CUSTOM_JOB}:cancel", CANCEL, CUSTOM_JOBS.cancel),
-    Route("DELETE", _CUSTOM_JOB, DELETE, CUSTOM_JOBS.delete),
-    Route("POST", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_CREATE, TUNING_JOBS.create, creates_job=True),
-    Route("GET", f"{_LOCATION}/hyperparameterTuningJobs", TUNING_LIST, TUNING_JOBS.list_jobs),
-    Route("GET", _TUNING_JOB, TUNING_GET, TUNING_JOBS.get),
-    Route("GET", f"{_TUNING_JOB}:explain", TUNING_GET, TUNING_JOBS.explain),
-    Route("POST", f"{_TUNING_JOB}:cancel", TUNING_CANCEL, TUNING_JOBS.cancel),
-    Route("DELETE", _TUNING_JOB, TUNING_DELETE, TUNING_JOBS.delete),
-    Route("POST", _PIPELINES, PIPELINE_CREATE, TRAINING_PIPELINES.create, creates_job=True),
-    Route("GET", _PIPELINES, PIPELINE_LIST, TRAINING_PIPELINES.list_jobs),
-    Route("GET", _PIPELINE, PIPELINE_GET, TRAINING_PIPELINES.get),
-    Route("POST", f"{_PIPELINE}:cancel", PIPELINE_CANCEL, TRAINING_PIPELINES.cancel),
-    Route("DELETE", _PIPELINE, PIPELINE_DELETE, TRAINING_PIPELINES.delete),
+    *(route for resource in (CUSTOM_JOBS, TUNING_JOBS, TRAINING_PIPELINES) for route in _vertex_routes(resource)),
 )
 
 

@@ -13,13 +13,12 @@ from typing import ClassVar, Final
 
 from trainmaster.api.errors import Json
 from trainmaster.api.request import Call
-from trainmaster.api.vertex_resource import STATUS_FIELDS, VertexResource, get_field
+from trainmaster.api.vertex_resource import STATES, VertexResource, get_field
 from trainmaster.core.model.job import Job, JobState, public_id
 from trainmaster.jobspec.reading.document_kinds import VERTEX_PIPELINE, DocumentKind
 
 DEFINITION: Final = "trainingTaskDefinition"
 INPUTS: Final = "trainingTaskInputs"
-_SENT_FIELDS: Final = ("displayName", DEFINITION, INPUTS, "encryptionSpec")
 _TEXTS: Final = ("args", "command")
 """Lists of strings, in which the SDK also sends numbers."""
 
@@ -27,15 +26,9 @@ _TEXTS: Final = ("args", "command")
 class TrainingPipelines(VertexResource):
     kind: ClassVar[DocumentKind] = VERTEX_PIPELINE
     message: ClassVar[str] = "training_pipeline"
-    fields: ClassVar[frozenset[str]] = frozenset({*STATUS_FIELDS, *_SENT_FIELDS})
     required: ClassVar[tuple[str, ...]] = ("displayName", DEFINITION, INPUTS)
     states: ClassVar[Mapping[JobState, str]] = {
-        JobState.QUEUED: "PIPELINE_STATE_QUEUED",
-        JobState.PREPARING: "PIPELINE_STATE_PENDING",
-        JobState.RUNNING: "PIPELINE_STATE_RUNNING",
-        JobState.SUCCEEDED: "PIPELINE_STATE_SUCCEEDED",
-        JobState.FAILED: "PIPELINE_STATE_FAILED",
-        JobState.CANCELLED: "PIPELINE_STATE_CANCELLED",
+        state: name.replace("JOB_STATE", "PIPELINE_STATE") for state, name in STATES.items()
     }
 
     def read_document(self, sent: Mapping[str, object]) -> dict[str, object]:
@@ -43,10 +36,6 @@ class TrainingPipelines(VertexResource):
 
     def includes(self, job: Job) -> bool:
         return DEFINITION in job.spec_json and get_field(json.loads(job.spec_json), DEFINITION) is not None
-
-    def specification(self, job: Job) -> Json:
-        document = json.loads(job.spec_json)
-        return {name: value for name in _SENT_FIELDS if (value := get_field(document, name)) is not None}
 
     def view(self, job: Job, call: Call) -> Json:
         parent = f"projects/{call.project}/locations/{call.params['location']}"

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import ClassVar, Final
 
 from trainmaster.api.errors import Json
-from trainmaster.api.vertex_resource import STATUS_FIELDS, VertexResource, get_field
+from trainmaster.api.vertex_resource import VertexResource
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.search_space import Parameter, ParameterKind
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.jobspec.reading.document_kinds import VERTEX_TUNING, DocumentKind
-from trainmaster.presentation.job_view import timestamp
+from trainmaster.presentation.job_view import times_view
 
-_SENT_FIELDS: Final = (
-    "displayName",
-    "studySpec",
-    "maxTrialCount",
-    "parallelTrialCount",
-    "maxFailedTrialCount",
-    "trialJobSpec",
-    "encryptionSpec",
-)
 _TRIAL_STATES: Final = {
     TrialState.QUEUED: "REQUESTED",
     TrialState.RUNNING: "ACTIVE",
@@ -38,7 +28,6 @@ class TuningJobs(VertexResource):
 
     kind: ClassVar[DocumentKind] = VERTEX_TUNING
     message: ClassVar[str] = "hyperparameter_tuning_job"
-    fields: ClassVar[frozenset[str]] = frozenset({*STATUS_FIELDS, *_SENT_FIELDS, "trials"})
     required: ClassVar[tuple[str, ...]] = (
         "displayName",
         "studySpec",
@@ -46,13 +35,13 @@ class TuningJobs(VertexResource):
         "maxTrialCount",
         "parallelTrialCount",
     )
+    optional: ClassVar[tuple[str, ...]] = ("maxFailedTrialCount", "encryptionSpec", "trials")
 
     def includes(self, job: Job) -> bool:
         return job.tuning is not None
 
     def specification(self, job: Job) -> Json:
-        document = json.loads(job.spec_json)
-        sent = {name: value for name in _SENT_FIELDS if (value := get_field(document, name)) is not None}
+        sent = super().specification(job)
         trials = [_trial_view(trial, job.tuning) for trial in job.tuning.trials] if job.tuning else []
         return {**sent, "trials": trials} if trials else sent
 
@@ -68,11 +57,8 @@ def _trial_view(trial: Trial, tuning: Tuning) -> Json:
             {"parameterId": parameter.name, "value": _parameter_value(parameter, text)}
             for parameter, text in zip(tuning.parameters, trial.values, strict=True)
         ],
+        **times_view(trial.started_at, trial.ended_at),
     }
-    if trial.started_at:
-        view["startTime"] = timestamp(trial.started_at)
-    if trial.ended_at:
-        view["endTime"] = timestamp(trial.ended_at)
     if trial.measurement:
         view["finalMeasurement"] = _measurement_view(trial.measurement, tuning.metric_tag)
     if trial.reported:

@@ -7,6 +7,7 @@ that creates the job, and the job is stored as `custom_NUMBER`. A job that was s
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from typing import ClassVar, Final
 from trainmaster.api import enum_numbers, errors, list_filter, paging
 from trainmaster.api.create_job import create_job
 from trainmaster.api.errors import Json
-from trainmaster.api.explain_job import explain_job
+from trainmaster.api.jobs import explain_job
 from trainmaster.api.request import BODY_NAME, Call, Service, caller_name
 from trainmaster.core.model.job import CUSTOM_JOB_PREFIX, Job, JobState, public_id
 from trainmaster.core.model.plan import Dialect
@@ -24,7 +25,7 @@ from trainmaster.flows.user_requests import cancel_job, delete_job
 from trainmaster.jobspec import JOB_ID, detect_kind, has_job_id, parse_document
 from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, DocumentKind
-from trainmaster.presentation.job_view import timestamp
+from trainmaster.presentation.job_view import times_view, timestamp
 
 STATES: Final = {
     JobState.QUEUED: "JOB_STATE_QUEUED",
@@ -53,11 +54,10 @@ class VertexResource(ABC):
     """Kind of its documents, with its name in addresses and lists."""
     message: ClassVar[str]
     """Name in error messages: `custom_job`."""
-    fields: ClassVar[frozenset[str]]
-    """Top-level fields that a filter may name."""
     required: ClassVar[tuple[str, ...]]
     """Fields without which no job is created."""
-
+    optional: ClassVar[tuple[str, ...]] = ("encryptionSpec",)
+    """Further fields that the resource is shown with, besides STATUS_FIELDS."""
     states: ClassVar[Mapping[JobState, str]] = STATES
 
     def read_document(self, sent: Mapping[str, object]) -> dict[str, object]:
@@ -68,9 +68,10 @@ class VertexResource(ABC):
     def includes(self, job: Job) -> bool:
         """Return whether a Vertex AI job is of this kind."""
 
-    @abstractmethod
     def specification(self, job: Job) -> Json:
         """Return the fields of the job that its submitter set."""
+        document, names = json.loads(job.spec_json), (*self.required, *self.optional)
+        return {name: value for name in names if (value := get_field(document, name)) is not None}
 
     def create(self, call: Call, service: Service) -> Json:
         sent = self.read_document(parse_document(call.request.body, BODY_NAME))
@@ -90,15 +91,18 @@ class VertexResource(ABC):
         return self.view(self.find(call, service), call)
 
     def explain(self, call: Call, service: Service) -> Json:
-        return explain_job(self.find(call, service), service.deps.store, service.deps.limits)
+        return explain_job(self.find(call, service), service)
 
     def list_jobs(self, call: Call, service: Service) -> Json:
-        matches = list_filter.parse_filter(call.param("filter"), self.fields)
-        jobs, token = paging.read_page(
-            call, service, lambda job: self._is_listed(job, call) and matches(self.view(job, call))
+        fields = {*STATUS_FIELDS, *self.required, *self.optional}
+        matches = list_filter.parse_filter(call.param("filter"), fields)
+        return paging.read_page(
+            call,
+            service,
+            self.kind.collection,
+            lambda job: self._is_listed(job, call) and matches(self.view(job, call)),
+            lambda job: self.view(job, call),
         )
-        page: Json = {self.kind.collection: [self.view(job, call) for job in jobs]} if jobs else {}
-        return {**page, "nextPageToken": token} if token else page
 
     def cancel(self, call: Call, service: Service) -> Json:
         """Cancel the job. For a job that has ended this has no effect and is no error, as in the other API."""
@@ -157,11 +161,8 @@ def _status(job: Job, call: Call) -> Json:
     status: Json = {
         "createTime": timestamp(job.created_at),
         "updateTime": timestamp(max(times)),
+        **times_view(job.started_at, job.ended_at),
     }
-    if job.started_at:
-        status["startTime"] = timestamp(job.started_at)
-    if job.ended_at:
-        status["endTime"] = timestamp(job.ended_at)
     if job.labels:
         status["labels"] = {label.key: label.value for label in job.labels}
     if job.error_message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,8 +15,8 @@ from trainmaster.cli.installation import open_store
 from trainmaster.cli.jobs import find_job, read_report
 from trainmaster.cli.options import JobId, OutputFormat, parse_duration
 from trainmaster.cli.output import Format, complain, print_json, say
+from trainmaster.cli.simulate import run_simulation
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.plan import Plan
 from trainmaster.cost.advice import Advice, checkpoint_advice, spot_rate_problem
 from trainmaster.cost.checkpoint_times import Listing
 from trainmaster.cost.job_cost import hourly_cost
@@ -41,8 +40,6 @@ SIMULATED_HOURS: Final = 1_500
 """Machine-hours that all runs of one simulation have together: about five seconds."""
 WORTH_CHANGING: Final = 0.05
 """Share of the time or cost that a change must save. So few simulated runs cannot show smaller savings reliably."""
-
-
 SPOT: Final = "Spot VMs"
 RESTARTS: Final = "restart policy"
 
@@ -61,20 +58,16 @@ class Experiment:
 
     def run(self, changes: Mapping[str, object], *, rate: float | None = None) -> Forecast:
         """Return the forecast of the job with these fields of its extension changed."""
-        from trainmaster.simulator import forecast
-        from trainmaster.simulator.scenarios.scenario import HistoryError
+        from trainmaster.simulator.forecast import Assumptions
 
-        document = with_job_id(json.loads(self.job.spec_json), "advised")
-        document[EXTENSION] = {**document.get(EXTENSION, {}), **changes}
-        spec = accept(document, default_job_id="advised")
-        loss_rate = self.rate if rate is None else rate
-        assumptions = forecast.Assumptions(loss_rate, self.duration_s, self.checkpoint_s)
-        scenario = forecast.forecast_scenario(spec, json.dumps(document).encode(), assumptions)
-        try:
-            return forecast.summarize(forecast.run_histories(scenario, self.runs))
-        except HistoryError as error:
-            text = "the simulation found a bug in Trainmaster; please report this output"
-            raise PermanentError(f"{text}:\n{error}") from None
+        document = _with_changes(self.job, changes)
+        assumptions = Assumptions(self.rate if rate is None else rate, self.duration_s, self.checkpoint_s)
+        return run_simulation(accept(document, default_job_id=None), document, assumptions, self.runs)
+
+
+def _with_changes(job: Job, changes: Mapping[str, object]) -> dict[str, Any]:
+    document = with_job_id(json.loads(job.spec_json), "advised")
+    return {**document, EXTENSION: {**document.get(EXTENSION, {}), **changes}}
 
 
 def advise(
@@ -134,7 +127,6 @@ def _advices(job: Job, report: CostReport, rates: MeasuredRates, save_s: float |
         yield from (Advice(topic, "", experiment) for topic in (SPOT, RESTARTS))
         return
     complain(f"simulating the job {3 * experiment.runs} times …")
-    logging.disable()
     as_it_was = experiment.run({})
     yield _spot_advice(experiment, as_it_was, price_list())
     yield _restart_advice(experiment, as_it_was)
@@ -165,11 +157,11 @@ def _spot_advice(experiment: Experiment, spot: Forecast, prices: PriceList | Unk
     plan = experiment.job.plan
     if isinstance(prices, Unknown):
         return Advice(SPOT, "", f"prices: {prices.reason}")
-    as_it_was, on_demand = hourly_cost(plan, prices), hourly_cost(_on_demand(experiment.job), prices)
-    if isinstance(as_it_was, Unknown):
-        return Advice(SPOT, "", f"prices: {as_it_was.reason}")
-    if isinstance(on_demand, Unknown):
-        return Advice(SPOT, "", f"prices: {on_demand.reason}")
+    on_demand_plan = accept(_with_changes(experiment.job, {"spot": "none"}), default_job_id=None).plan
+    as_it_was, on_demand = hourly_cost(plan, prices), hourly_cost(on_demand_plan, prices)
+    if isinstance(as_it_was, Unknown) or isinstance(on_demand, Unknown):
+        reason = next(cost.reason for cost in (as_it_was, on_demand) if isinstance(cost, Unknown))
+        return Advice(SPOT, "", f"prices: {reason}")
     machines = sum(group.count * group.hosts for group in plan.groups)
     steady = experiment.run({"spot": "none"}, rate=0.0)
     costs = {
@@ -207,9 +199,3 @@ def _restart_advice(experiment: Experiment, now: Forecast) -> Advice:
 
 def _success(forecast: Forecast) -> float:
     return forecast.states.get(JobState.SUCCEEDED.value, 0) / forecast.histories
-
-
-def _on_demand(job: Job) -> Plan:
-    document: dict[str, Any] = json.loads(job.spec_json)
-    document[EXTENSION] = {**document.get(EXTENSION, {}), "spot": "none"}
-    return accept(document, default_job_id="advised").plan

@@ -11,7 +11,7 @@ import typer
 
 from trainmaster.cli.installation import choose_installation
 from trainmaster.cli.options import OutputFormat
-from trainmaster.cli.output import Format, complain, print_json, print_table, say
+from trainmaster.cli.output import Format, complain, print_json, print_result, say
 from trainmaster.errors import PermanentError
 from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE
 from trainmaster.settings import settings
@@ -33,13 +33,10 @@ All = Annotated[bool, typer.Option("--all", help="Select all messages.")]
 def list_(form: OutputFormat = Format.TABLE) -> None:
     """List the messages, the oldest first."""
     letters = _open_box().list_letters()
-    if form is Format.JSON:
-        print_json([_describe(letter) for letter in letters])
-        return
     if not letters:
         complain(NONE)
     rows = [(letter.id, _time(letter.at), letter.topic or "-", letter.reason) for letter in letters]
-    print_table(("id", "since", "topic", "reason"), rows)
+    print_result(form, map(_describe, letters), ("id", "since", "topic", "reason"), rows)
 
 
 @app.command()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from trainmaster.cli.output import print_table, replica_state_word, say
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.tuning import Tuning
+from trainmaster.core.model.tuning import Trial, Tuning
 
 
 def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], used: str) -> None:
@@ -52,19 +53,17 @@ def print_replicas(replicas: list[dict[str, Any]], *, job_has_ended: bool) -> No
 
 def print_trials(tuning: Tuning) -> None:
     """Print a table of the trials, the best first."""
-    print_table(
-        ["trial", "state", tuning.metric_tag, "step", *(parameter.name for parameter in tuning.parameters)],
-        [
-            [
-                str(trial.number),
-                trial.state,
-                f"{trial.latest.value:g}" if trial.latest else "",
-                str(trial.latest.step) if trial.latest else "",
-                *trial.values,
-            ]
-            for trial in tuning.best_first()
-        ],
-    )
+    print_table(*trial_table(tuning, tuning.best_first()))
+
+
+def trial_table(tuning: Tuning, trials: Iterable[Trial]) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows of trials."""
+    columns = ["trial", "state", tuning.metric_tag, "step", *(parameter.name for parameter in tuning.parameters)]
+    rows = []
+    for trial in trials:
+        latest = [f"{trial.latest.value:g}", str(trial.latest.step)] if trial.latest else ["", ""]
+        rows.append([str(trial.number), trial.state, *latest, *trial.values])
+    return columns, rows
 
 
 def entry_row(entry: LedgerEntry) -> list[str]:

@@ -14,7 +14,7 @@ from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, pr
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id
-from trainmaster.cli.output import Format, complain, print_json, print_table, say
+from trainmaster.cli.output import Format, complain, print_json, print_result, print_table, say
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.reporting.history import read_history
@@ -24,8 +24,7 @@ from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
 from trainmaster.ports import JobFilter, JobPosition, Store
 from trainmaster.presentation.comparison import chosen_ids, facts, side_by_side, spec_differences
-from trainmaster.presentation.console_link import console_link
-from trainmaster.presentation.job_view import display_name, job_view, timestamp
+from trainmaster.presentation.job_view import console_link, display_name, job_view, timestamp
 from trainmaster.presentation.machine_time import final_sentence, report_lines, report_view
 from trainmaster.presentation.ml_units import Usage, usage
 from trainmaster.presentation.progress import read_progress
@@ -70,13 +69,12 @@ def list_jobs(
     start = find_job(store, after).job if after else None
     jobs = store.recent_jobs(limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only)
     has_more, jobs = len(jobs) > limit, jobs[:limit]
-    if form is Format.JSON:
-        print_json([job_view(job, project=settings().project) for job in jobs])
-    else:
-        print_table(
-            ["job_id", "name", "status", "created", "user"],
-            [[job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words] for job in jobs],
-        )
+    print_result(
+        form,
+        (job_view(job, project=settings().project) for job in jobs),
+        ["job_id", "name", "status", "created", "user"],
+        [[job.job_id, display_name(job), job.state, timestamp(job.created_at), owner(job).words] for job in jobs],
+    )
     if has_more:
         complain(f"There are more jobs: add `--after {jobs[-1].job_id}` for the next ones, or `--limit`.")
 
@@ -182,10 +180,8 @@ def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     store = open_store()
     find_job(store, job_id)
     entries = store.ledger(job_id)
-    if form is Format.JSON:
-        print_json([entry_json(entry) for entry in entries])
-    else:
-        print_table(["at", "event", "rule", "decision", "why"], [entry_row(entry) for entry in entries])
+    columns = ["at", "event", "rule", "decision", "why"]
+    print_result(form, map(entry_json, entries), columns, [entry_row(entry) for entry in entries])
 
 
 def find_job(store: Store, job_id: str) -> State:

@@ -166,17 +166,7 @@ def _coloured(lines: Iterable[LogLine]) -> Iterator[str]:
 
 
 def _json(lines: Iterable[LogLine]) -> Iterator[str]:
-    return (
-        json.dumps(
-            {
-                "timestamp": line.timestamp,
-                "severity": line.severity,
-                "task": line.task,
-                **({"trial": line.trial} if line.trial else {}),
-                "message": line.message,
-                **({"payload": line.payload} if line.payload else {}),
-            },
-            ensure_ascii=False,
-        )
-        for line in lines
-    )
+    always, if_any = ("timestamp", "severity", "task", "message"), ("trial", "payload")
+    for line in lines:
+        names = (*always, *(name for name in if_any if getattr(line, name)))
+        yield json.dumps({name: getattr(line, name) for name in names}, ensure_ascii=False)

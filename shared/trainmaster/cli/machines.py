@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from trainmaster.cli.installation import choose_installation
-from trainmaster.cli.options import OutputFormat
+from trainmaster.cli.options import DEFAULT_REGION, OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
 from trainmaster.core.machines.families import FAMILIES, Sale
 from trainmaster.core.machines.gpus import GPUS
@@ -23,7 +23,6 @@ from trainmaster.errors import PermanentError
 from trainmaster.jobspec.catalog.machine_types import GPU_NAMES, RETIRED_GPUS
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 
-DEFAULT_REGION: Final = "us-central1"
 _SALES: Final = {Sale.ON_DEMAND: "on demand", Sale.SPOT: "Spot", Sale.RESERVATION: "reservation"}
 _ATTACHED: Final = "n1 + "
 Row = dict[str, Any]

@@ -82,7 +82,7 @@ def run() -> None:
 
 def _advice(error: BaseException) -> str | None:
     """Return what the user can do about an error, or about its cause. None if that is unknown."""
-    from trainmaster.gcp.user_errors import explain
+    from trainmaster.gcp.errors import explain
 
     return explain(error) or (explain(error.__cause__) if error.__cause__ else None)
 

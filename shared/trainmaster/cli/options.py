@@ -13,6 +13,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.errors import PermanentError
 
+DEFAULT_REGION: Final = "us-central1"
 UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

@@ -6,16 +6,13 @@ from dataclasses import asdict
 
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.options import OutputFormat
-from trainmaster.cli.output import Format, print_json, print_table
+from trainmaster.cli.output import Format, print_result
 
 
 def orphans(form: OutputFormat = Format.TABLE) -> None:
     """List VMs and TPU nodes without a live job. An orphan is deleted if it is still one a minute later."""
     listed = open_store().orphans()
-    if form is Format.JSON:
-        print_json([asdict(orphan) for orphan in listed])
-        return
     rows = [
         (vm.name, vm.zone, vm.instance_id, vm.label, vm.first_seen_at.strftime("%Y-%m-%dT%H:%M:%SZ")) for vm in listed
     ]
-    print_table(("vm", "zone", "id", "job label", "first seen"), rows)
+    print_result(form, map(asdict, listed), ("vm", "zone", "id", "job label", "first seen"), rows)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from trainmaster.presentation.printable import make_visible, printable
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from rich.text import Text
 
 
@@ -45,11 +46,21 @@ def print_json(value: object) -> None:
     say(json.dumps(value, indent=2, default=str))
 
 
+def print_result(form: Format, items: Iterable[object], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print the items as JSON, or the rows as a table, as `--format` says."""
+    if form is Format.JSON:
+        print_json(list(items))
+    else:
+        print_table(columns, rows)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: fitted to the terminal, otherwise with aligned columns of full width, for grep and awk."""
     if sys.stdout.isatty():
         if rows:
-            _print_fitted(columns, rows)
+            from rich.console import Console
+
+            Console().print(fitted_table(columns, rows))
         else:
             say("none")
         return
@@ -59,16 +70,17 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _print_fitted(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
+def fitted_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, of_numbers: bool = False) -> Table:
+    """Return a table that rich fits to the terminal. `of_numbers`: all columns but the first one are on the right."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(literal_text(column.upper()), overflow="fold")
+    for number, column in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if of_numbers and number else "left"
+        table.add_column(literal_text(column.upper()), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*map(literal_text, row))
-    Console().print(table)
+    return table
 
 
 def literal_text(text: str) -> Text:

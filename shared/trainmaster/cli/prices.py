@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from trainmaster.cli.installation import choose_installation
-from trainmaster.cli.options import OutputFormat
+from trainmaster.cli.options import DEFAULT_REGION, OutputFormat
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.cost.machine_price import list_price
@@ -19,8 +19,6 @@ from trainmaster.errors import PermanentError
 from trainmaster.presentation.cost_view import money_words
 
 app = typer.Typer(help="Fetch Google's list prices, and show what machines cost.", no_args_is_help=True)
-
-DEFAULT_REGION: Final = "us-central1"
 
 
 @app.command()

@@ -76,10 +76,8 @@ def read_recorded_goodput(job: Job, events: Iterable[Event], read_page: ReadPage
 
 def _steps_filter(job: Job, events: Iterable[Event]) -> str:
     """Return the filter of the steps of this job: from its machines of rank 0, or under its own id."""
-    vms: dict[str, None] = {}
-    for event in events:
-        if isinstance(event, VmReady) and event.subject.replica_id == job.plan.primary:
-            vms[event.subject.vm.instance_id] = None
+    started = (event.subject for event in events if isinstance(event, VmReady))
+    vms = dict.fromkeys(subject.vm.instance_id for subject in started if subject.replica_id == job.plan.primary)
     names = " OR ".join(f'"{vm}"' for vm in list(vms)[-VMS_MAX:])
     of_vm = f"resource.labels.instance_id=({names}) OR " if names else ""
     since = job.created_at.isoformat()

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from trainmaster.cli.installation import choose_installation, user_name
 from trainmaster.cli.options import OutputFormat
-from trainmaster.cli.output import Format, print_json, print_table, say
+from trainmaster.cli.output import Format, print_json, print_result, say
 from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.intake.job_id_template import is_template
@@ -124,10 +123,9 @@ def list_schedules(location: Location = REGION, form: OutputFormat = Format.TABL
     choose_installation()
     with closing(_scheduler()) as scheduler:
         schedules = scheduler.list_jobs(_parent(location))
-    if form is Format.JSON:
-        print_json(schedules)
-        return
-    print_table(
+    print_result(
+        form,
+        schedules,
         ["name", "cron", "time_zone", "state", "next", "last", "result"],
         [
             [
@@ -155,31 +153,31 @@ def _result(job: dict[str, Any]) -> str:
 @app.command()
 def run(name: Name, location: Location = REGION) -> None:
     """Submit the job file now, once. The schedule does not change."""
-    _act(name, location, lambda scheduler, schedule: scheduler.run(schedule), "started")
+    _act("run", name, location, "started")
 
 
 @app.command()
 def pause(name: Name, location: Location = REGION) -> None:
     """Submit nothing until the schedule is resumed. The times that pass meanwhile are left out."""
-    _act(name, location, lambda scheduler, schedule: scheduler.pause(schedule), "paused")
+    _act("pause", name, location, "paused")
 
 
 @app.command()
 def resume(name: Name, location: Location = REGION) -> None:
     """Continue a paused schedule with its next time."""
-    _act(name, location, lambda scheduler, schedule: scheduler.resume(schedule), "resumed")
+    _act("resume", name, location, "resumed")
 
 
 @app.command()
 def delete(name: Name, location: Location = REGION) -> None:
     """Delete a schedule. Jobs that it has submitted continue."""
-    _act(name, location, lambda scheduler, schedule: scheduler.delete(schedule), "deleted")
+    _act("delete", name, location, "deleted")
 
 
-def _act(name: str, location: str, call: Callable[[CloudScheduler, str], None], done: str) -> None:
+def _act(verb: Literal["run", "pause", "resume", "delete"], name: str, location: str, done: str) -> None:
     choose_installation()
     with closing(_scheduler()) as scheduler:
-        call(scheduler, f"{_parent(location)}/jobs/{name}")
+        scheduler.act(verb, f"{_parent(location)}/jobs/{name}")
     say(f"{name}: {done}")
 
 

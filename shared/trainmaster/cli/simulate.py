@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -20,7 +21,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.jobspec import AcceptedSpec, accept, with_job_id
 
 if TYPE_CHECKING:
-    from trainmaster.simulator.forecast import Forecast
+    from trainmaster.simulator.forecast import Assumptions, Forecast
 
 DEFAULT_JOB_ID: Final = "simulated"
 
@@ -39,23 +40,31 @@ def simulate(
 
     Runs the job many times in virtual time. Nothing is submitted, and no project is needed.
     """
-    from trainmaster.simulator import forecast
-    from trainmaster.simulator.scenarios.scenario import HistoryError
+    from trainmaster.simulator.forecast import Assumptions
 
-    logging.disable()
-    spec, message = _accept(job_file)
-    assumptions = forecast.Assumptions(preemptions_per_hour, parse_duration(duration), checkpoint_every * 60)
-    scenario = forecast.forecast_scenario(spec, message, assumptions)
-    try:
-        result = forecast.summarize(forecast.run_histories(scenario, seeds))
-    except HistoryError as error:
-        raise PermanentError(
-            f"the simulation found a bug in Trainmaster; please report this output:\n{error}"
-        ) from None
+    _, document = read_job(str(job_file), None)
+    document = with_job_id(document, check_document(document, default_job_id=DEFAULT_JOB_ID))
+    spec = accept(document, default_job_id=None)
+    assumptions = Assumptions(preemptions_per_hour, parse_duration(duration), checkpoint_every * 60)
+    result = run_simulation(spec, document, assumptions, seeds)
     if form is Format.JSON:
         print_json(asdict(result))
     else:
         _print_forecast(result, spec, preemptions_per_hour)
+
+
+def run_simulation(spec: AcceptedSpec, document: Mapping[str, Any], assumptions: Assumptions, runs: int) -> Forecast:
+    """Return the forecast of the document, which means `spec`. Nothing is logged any more."""
+    from trainmaster.simulator import forecast
+    from trainmaster.simulator.scenarios.scenario import HistoryError
+
+    logging.disable()
+    scenario = forecast.forecast_scenario(spec, json.dumps(document).encode(), assumptions)
+    try:
+        return forecast.summarize(forecast.run_histories(scenario, runs))
+    except HistoryError as error:
+        text = "the simulation found a bug in Trainmaster; please report this output"
+        raise PermanentError(f"{text}:\n{error}") from None
 
 
 def _print_forecast(forecast: Forecast, spec: AcceptedSpec, preemptions_per_hour: float) -> None:
@@ -77,10 +86,3 @@ def _print_forecast(forecast: Forecast, spec: AcceptedSpec, preemptions_per_hour
         ("reruns of the job", forecast.reruns),
     )
     print_table(["", "p50", "p90"], [[name, f"{value.p50:.2f}", f"{value.p90:.2f}"] for name, value in rows])
-
-
-def _accept(job_file: Path) -> tuple[AcceptedSpec, bytes]:
-    """Return the spec, and the message that would submit it. Raises PermanentError if the file is invalid."""
-    _, document = read_job(str(job_file), None)
-    job_id = check_document(document, default_job_id=DEFAULT_JOB_ID)
-    return accept(document, default_job_id=job_id), json.dumps(with_job_id(document, job_id)).encode()

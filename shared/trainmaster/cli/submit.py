@@ -39,8 +39,7 @@ from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.messaging import topics
 from trainmaster.ports import Objects, Store
-from trainmaster.presentation.console_link import console_link
-from trainmaster.presentation.job_view import job_view
+from trainmaster.presentation.job_view import console_link, job_view
 from trainmaster.settings import settings
 from trainmaster.wiring.folders import read_requirements, with_folder
 from trainmaster.wiring.installation import BUCKET, REGION, known_variables, use_installation

@@ -13,7 +13,7 @@ import typer
 from trainmaster.cli.installation import open_store
 from trainmaster.cli.jobs import find_job
 from trainmaster.cli.options import JobId, OutputFormat
-from trainmaster.cli.output import Format, complain, literal_text, print_json, print_table
+from trainmaster.cli.output import Format, complain, fitted_table, literal_text, print_json, print_table
 from trainmaster.core.model.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import Store
@@ -143,13 +143,8 @@ def _percent(share: float | None) -> str:
 
 def _table(job: Job, uses: Sequence[ReplicaUse], sentences: Sequence[str], now: datetime) -> Group:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in COLUMNS:
-        table.add_column(column.upper(), justify="left" if column == COLUMNS[0] else "right")
-    for use in uses:
-        table.add_row(*_row(use, now))
+    table = fitted_table(COLUMNS, [_row(use, now) for use in uses], of_numbers=True)
     title = Text(f"{job.job_id}  {job.state}  {now:%H:%M:%S}", style="bold")
     return Group(title, table, *(Text(sentence) for sentence in sentences))

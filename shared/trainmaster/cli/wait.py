@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from trainmaster.cli.job_output import trial_table
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.output import complain, literal_text, replica_state_word
+from trainmaster.cli.output import complain, fitted_table, literal_text, replica_state_word
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import state_word
-from trainmaster.core.model.tuning import Tuning
+from trainmaster.core.model.tuning import Trial, Tuning
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.ml_units import usage
@@ -23,7 +24,6 @@ from trainmaster.settings import settings
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.table import Table
 
 POLL_S: Final = 1.0
 PROGRESS_S: Final = 60.0
@@ -128,7 +128,6 @@ class _LineDisplay:
 def job_table(state: State, now: datetime, ml_unit_price: Price | None = None, progress: str = "") -> Group:
     """Return a title with the job's state, age, usage and progress, over a table of its replicas or trials."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     job = state.job
@@ -137,29 +136,21 @@ def job_table(state: State, now: datetime, ml_unit_price: Price | None = None, p
     title = f"{job.job_id}  {job.state}  {hours}:{seconds // 60:02d}:{seconds % 60:02d}"
     title += f"  attempt {job.attempt}" if job.attempt > 1 else ""
     title += f"  {usage(job, now, ml_unit_price).words}" if job.started_at else ""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    if job.tuning is not None:
-        _add_trials(job.tuning, table)
-    else:
-        _add_replicas(state, table)
-    return Group(Text(title, style="bold"), *([literal_text(progress)] if progress else []), table)
+    columns, rows = trial_table(job.tuning, _shown_trials(job.tuning)) if job.tuning else _replica_table(state)
+    lines = [literal_text(progress)] if progress else []
+    return Group(Text(title, style="bold"), *lines, fitted_table(columns, rows))
 
 
-def _add_trials(tuning: Tuning, table: Table) -> None:
-    """Add the best trials and the live ones: all of them may be a thousand."""
-    parameters = (parameter.name.upper() for parameter in tuning.parameters)
-    for column in ("TRIAL", "STATE", tuning.metric_tag.upper(), *parameters):
-        table.add_column(literal_text(column))
+def _shown_trials(tuning: Tuning) -> list[Trial]:
+    """Return the best trials and the live ones: all of them may be a thousand."""
     best = tuning.best_first()[:BEST_TRIALS_SHOWN]
-    for trial in (*best, *(trial for trial in tuning.live if trial not in best)):
-        value = f"{trial.latest.value:g}" if trial.latest else ""
-        table.add_row(str(trial.number), trial.state, value, *map(literal_text, trial.values))
+    return [*best, *(trial for trial in tuning.live if trial not in best)]
 
 
-def _add_replicas(state: State, table: Table) -> None:
-    for column in ("REPLICA", "STATE", "INCARNATION", "RESTARTS", "REPLACED"):
-        table.add_column(column)
+def _replica_table(state: State) -> tuple[list[str], list[list[str]]]:
+    rows = []
     for replica in state.replicas:
         counts = (replica.incarnation, replica.restarts_used, replica.replaced)
         word = replica_state_word(state_word(state.job, replica), job_has_ended=state.job.state.is_terminal)
-        table.add_row(replica.replica_id.words, word, *map(str, counts))
+        rows.append([replica.replica_id.words, word, *map(str, counts)])
+    return ["replica", "state", "incarnation", "restarts", "replaced"], rows

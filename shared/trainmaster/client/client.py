@@ -13,7 +13,7 @@ from typing import Any, Final
 from trainmaster.client.explanation import Explanation, explanation_of
 from trainmaster.client.job import Job, JobFailedError, job_of
 from trainmaster.errors import InvalidJobError, PermanentError
-from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.gcp.job_log import LogEntries
 from trainmaster.gcp.tools.jobs_api import JobsApi
 from trainmaster.jobspec import (
     InvalidJob,

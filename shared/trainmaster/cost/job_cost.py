@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from math import log
+from typing import Final
 
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.plan import Plan
+from trainmaster.core.model.plan import Candidate, Plan
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.reporting.lost_work import WrittenObjects, losses, lost_work
 from trainmaster.core.reporting.phases import PAID, Phase, Span
@@ -21,7 +23,10 @@ from trainmaster.cost.machine_price import machine_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 
-SECONDS_PER_HOUR = Decimal(3600)
+SECONDS_PER_HOUR: Final = Decimal(3600)
+BAND: Final = 1.15
+LAST: Final = 1_000
+"""Rank of a candidate whose price is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,26 @@ def hourly_cost(plan: Plan, prices: PriceList) -> Decimal | Unknown:
             return price
         total += price * group.count * group.hosts
     return total
+
+
+def ranked_by_price(plan: Plan, prices: PriceList | Unknown) -> Plan:
+    """Return the plan of `anyOf` with its candidates ranked by price; unchanged if there are no prices.
+
+    Candidates whose prices differ by less than `BAND` are equally cheap: capacity decides among them. A reservation is
+    paid for in any case, so it comes first. A candidate without a known price comes last.
+    """
+    if isinstance(prices, Unknown):
+        return plan
+    hourly = [hourly_cost(plan.at(number), prices) for number in range(len(plan.candidates))]
+    cheapest = min((price for price in hourly if not isinstance(price, Unknown)), default=Decimal(1))
+
+    def rank_of(candidate: Candidate, price: Decimal | Unknown) -> int:
+        if plan.options[candidate.option].reservation:
+            return 0
+        return LAST if isinstance(price, Unknown) else 1 + int(log(price / cheapest, BAND))
+
+    ranked = zip(plan.candidates, hourly, strict=True)
+    return replace(plan, candidates=tuple(replace(item, rank=rank_of(item, price)) for item, price in ranked))
 
 
 def _hourly_prices(

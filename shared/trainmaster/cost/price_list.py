@@ -92,13 +92,10 @@ def make_price_file(skus: Iterable[Sku], fetched_at: datetime, source: str = "")
         price = list_price(sku)
         for region in sku.regions:
             key = (resource, region, pricing)
-            if key in seen and seen[key] != price:
-                price_here: Decimal | Unknown = Unknown(f"several SKUs price {resource.name}; one is {sku.sku_id}")
-            elif key in seen:
+            if seen.get(key) == price:
                 continue
-            else:
-                price_here = price
-            seen[key] = price_here
+            several = Unknown(f"several SKUs price {resource.name}; one is {sku.sku_id}")
+            seen[key] = price_here = several if key in seen else price
             entries.setdefault((sku.sku_id, resource, pricing, price_here), []).append(region)
     return PriceFile(
         version=VERSION,

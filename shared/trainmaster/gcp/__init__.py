@@ -4,7 +4,7 @@ clients, retries, errors          clients and credentials, deadlines, errors: on
 firestore                         the Store
 pubsub_bus                        the Bus
 storage_objects                   the Objects
-job_log, log_entries              the JobLog, and reading it
+job_log                           the JobLog, and reading it
 compute_fleet, tpu_fleet, fleets  the Fleet
 project_access, own_permissions   permissions of API callers, and of the process itself
 identity_tokens, iap_assertions   senders of events, users of the console: signed by keys in public_keys

@@ -83,28 +83,27 @@ def publisher() -> PublisherClient:
     function after its response.
     """
     from google.pubsub_v1.services.publisher import PublisherClient
-
-    emulator = os.environ.get(PUBSUB_EMULATOR)
-    if not emulator:
-        return PublisherClient(credentials=credentials())
-    import grpc
     from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
-    return PublisherClient(transport=PublisherGrpcTransport(channel=grpc.insecure_channel(emulator)))
+    return PublisherClient(**_pubsub_options(PublisherGrpcTransport))
 
 
 def subscriber() -> SubscriberClient:
-    """Return the generated client. Its channel has no limit of size, also to an emulator: a letter may have 10 MB."""
     from google.pubsub_v1.services.subscriber import SubscriberClient
-
-    emulator = os.environ.get(PUBSUB_EMULATOR)
-    if not emulator:
-        return SubscriberClient(credentials=credentials())
-    import grpc
     from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
+    return SubscriberClient(**_pubsub_options(SubscriberGrpcTransport))
+
+
+def _pubsub_options(transport: Callable[..., object]) -> dict[str, Any]:
+    """Return credentials, or a channel to the emulator, without a limit of size: a dead letter may have 10 MB."""
+    emulator = os.environ.get(PUBSUB_EMULATOR)
+    if not emulator:
+        return {"credentials": credentials()}
+    import grpc
+
     channel = grpc.insecure_channel(emulator, options=[("grpc.max_receive_message_length", -1)])
-    return SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
+    return {"transport": transport(channel=channel)}
 
 
 def storage_client() -> storage.Client:

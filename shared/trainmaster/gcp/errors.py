@@ -2,7 +2,7 @@
 
     5xx, 429, no connection                  TemporaryError: Pub/Sub redelivers the event
     401, 403, no valid credentials           passed on unchanged: an operator can repair them, so the event must stay
-                                             in Pub/Sub, and `gcp.user_errors` explains them on the command line
+                                             in Pub/Sub, and `explain` says on the command line what to do
     a missing Firestore index or database    PermanentError with what to do
     any other 4xx                            PermanentError: the same call would fail again
 
@@ -19,7 +19,7 @@ from typing import Final
 # Imported for its exceptions only: Google's REST clients do not translate them.
 import requests
 from google.api_core import exceptions
-from google.auth.exceptions import GoogleAuthError, TransportError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
 
 from trainmaster.errors import PermanentError, TemporaryError
 
@@ -28,6 +28,9 @@ TIMEOUTS: Final = (requests.Timeout, exceptions.GatewayTimeout)
 
 NO_CONNECTION: Final = (requests.RequestException, TransportError)
 """Raised by Google's REST clients and sessions if no response arrives."""
+USER_ERRORS: Final = (exceptions.ClientError, GoogleAuthError)
+"""Types of errors that a user can repair, as Google's clients raise them."""
+LOG_IN: Final = "log in with `gcloud auth application-default login`"
 _REPAIRABLE: Final = (exceptions.Unauthorized, exceptions.Forbidden)
 REPAIRABLE: Final = "Google refuses the call, which an operator can repair"
 """Begins the text of a `RefusedError`."""
@@ -110,3 +113,19 @@ def google_errors(action: str, translation: Translation | None = None) -> Iterat
         if not error.retryable:
             raise
         raise TemporaryError(f"{action}: {error}") from error
+
+
+def explain(error: BaseException) -> str | None:
+    """Return one line that says what happened and what to do. None: the user cannot repair it."""
+    match error:
+        case DefaultCredentialsError():
+            return f"no credentials for Google Cloud were found: {LOG_IN}"
+        case RefreshError():
+            return f"your credentials for Google Cloud have expired: {LOG_IN}"
+        case GoogleAuthError():
+            return f"your credentials for Google Cloud do not work ({error}): {LOG_IN}"
+        case exceptions.ClientError():
+            reason = str(error.message).rstrip(".")
+            return f"Google Cloud refused the request: {reason}. Run `trainmaster doctor` to see what to repair"
+        case _:
+            return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import Final
 
 from google.api_core import exceptions
@@ -49,14 +50,12 @@ def missing_publish_permission(project: str, topic: str, test: TestPermissions |
 
 def query_permissions(base: str, path: str, permissions: Iterable[str]) -> frozenset[str] | None:
     """Return which permissions the credentials have on the resource; None: there is no answer."""
-    api = RestApi(base, "", TIMEOUT_S)
     try:
-        answer = api.call("POST", f"{path}:testIamPermissions", {"permissions": list(permissions)})
+        with closing(RestApi(base, "", TIMEOUT_S)) as api:
+            answer = api.call("POST", f"{path}:testIamPermissions", {"permissions": list(permissions)})
     except _NO_ANSWER as error:
         _log.warning("%s%s does not answer which permissions are granted: %s", base, path, error)
         return None
-    finally:
-        api.close()
     return frozenset(answer.get("permissions", ()))
 
 

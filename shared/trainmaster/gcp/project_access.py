@@ -14,6 +14,7 @@ call, and neither UserInfo nor a service account's `testIamPermissions` with a f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 from urllib.parse import quote
 
@@ -189,9 +190,8 @@ def _call(
 ) -> Json:
     """Return the response. Raises UnknownTokenError, and TemporaryError for every other failure: none grants or
     denies."""
-    api = RestApi(endpoint, "", timeout_s, token, quota_project)
     try:
-        with google_errors(endpoint):
+        with google_errors(endpoint), closing(RestApi(endpoint, "", timeout_s, token, quota_project)) as api:
             return api.call(method, path, body)
     except exceptions.Unauthorized:
         raise UnknownTokenError from None
@@ -201,8 +201,6 @@ def _call(
         raise _family(error.__cause__)(str(error)) from None
     except GoogleAuthError as error:
         raise TemporaryError(str(error)) from None
-    finally:
-        api.close()
 
 
 def _family(cause: BaseException | None) -> type[TemporaryError]:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from cachetools import TLRUCache
-from google.auth import exceptions
+from google.auth import exceptions, jwt
 from google.auth.transport.requests import Request
 
 from trainmaster.errors import TemporaryError
@@ -46,6 +46,23 @@ class PublicKeys:
             maxsize=1, ttu=lambda _url, keys, now: now + keys.valid_s, timer=clock
         )
         self._request = Request()
+
+    def claims(self, token: str, skew_s: int, *, audience: str | None = None, algorithm: str = "") -> Mapping[str, Any]:
+        """Return the claims of a token that one of the keys has signed. Empty `algorithm`: any.
+
+        Raises ValueError, whose text does not contain the token, for any other token. Other errors are INVALID, too.
+        """
+        try:
+            header = jwt.decode_header(token)
+            if algorithm and header.get("alg") != algorithm:
+                raise ValueError(f"its algorithm is {header.get('alg')!r}, not {algorithm}")
+            keys = self.with_key(str(header.get("kid")))
+            claims: Mapping[str, Any] = jwt.decode(token, keys, audience=audience, clock_skew_in_seconds=skew_s)
+        except exceptions.MalformedError:  # its text contains the token
+            raise ValueError("it is malformed, or its key is unknown") from None
+        except exceptions.GoogleAuthError as error:
+            raise ValueError(str(error)) from None
+        return claims
 
     def with_key(self, key_id: str) -> Mapping[str, str]:
         """Return Google's keys, which are fetched if the known ones have expired or lack this key.

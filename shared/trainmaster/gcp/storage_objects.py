@@ -25,16 +25,8 @@ class StorageObjects:
         self._client = client
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
-        blob = self._blob(uri, generation)
-        with google_errors(f"read {uri}"):
-            try:
-                # A part of an object cannot be compared with the checksum of the whole.
-                data: bytes = blob.download_as_bytes(start=0, end=max_bytes - 1, checksum=None, **CALL)
-            except exceptions.NotFound:
-                return None
-            except exceptions.RequestRangeNotSatisfiable:
-                return b""  # an empty object has no first byte
-        return data[:max_bytes]  # a compressed object is sent whole, whatever range was requested
+        data = read_part(self._client, uri, generation, 0, max_bytes - 1)
+        return data and data[:max_bytes]  # a compressed object is sent whole, whatever range was requested
 
     def generation(self, uri: str) -> int | None:
         blob = self._blob(uri)
@@ -90,6 +82,23 @@ class StorageObjects:
     def close(self) -> None:
         self._client.close()
 
-    def _blob(self, uri: str, generation: int | None = None) -> Any:
-        bucket, _, name = uri.removeprefix("gs://").partition("/")
-        return Blob(name, self._client.bucket(bucket), generation=generation)
+    def _blob(self, uri: str) -> Any:
+        return _blob(self._client, uri, None)
+
+
+def read_part(client: Client, uri: str, generation: int | None, start: int, end: int | None = None) -> bytes | None:
+    """Return the bytes from `start` to `end`, both included; None if there is no such object or generation."""
+    with google_errors(f"read {uri}"):
+        try:
+            # A part of an object cannot be compared with the checksum of the whole.
+            part = _blob(client, uri, generation).download_as_bytes(start=start, end=end, checksum=None, **CALL)
+        except exceptions.NotFound:
+            return None
+        except exceptions.RequestRangeNotSatisfiable:
+            return b""  # an empty object has no first byte
+    return bytes(part)
+
+
+def _blob(client: Client, uri: str, generation: int | None) -> Any:
+    bucket, _, name = uri.removeprefix("gs://").partition("/")
+    return Blob(name, client.bucket(bucket), generation=generation)

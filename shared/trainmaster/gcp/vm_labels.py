@@ -6,15 +6,19 @@ Documented in docs/interfaces.md, sections 3 and 4.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.label_rules import LABELS_MAX, is_legal_job_label
-from trainmaster.core.model.vm import Directive, DirectiveAction
+from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.steps import Create
+
+_log = logging.getLogger(__name__)
 
 LABEL_JOB: Final = "trainmaster-job"
 LABEL_TASK: Final = "trainmaster-task"
@@ -46,6 +50,20 @@ def labels(job: Job, create: Create) -> dict[str, str]:
         ours[LABEL_ROUND] = str(create.round)
     legal = [(label.key, label.value) for label in job.labels if is_legal_job_label(label.key, label.value)]
     return {**dict(legal[: LABELS_MAX - len(ours)]), **ours}
+
+
+def labelled(
+    resources: Iterable[Any],
+    vm_of: Callable[[Any], Vm],
+    labels_of: Callable[[Any], Mapping[str, str]] = attrgetter("labels"),
+) -> Iterator[LabelledVm]:
+    """Yield the VMs of jobs among resources. `vm_of` raises ValueError for a name that no replica has."""
+    for resource in resources:
+        if (job := labels_of(resource).get(LABEL_JOB)) is not None:
+            try:
+                yield LabelledVm(vm_of(resource), job)
+            except ValueError:
+                _log.warning("%s has a job's label, but a name that no replica has; it is ignored", resource.name)
 
 
 def directive_label(directive: Directive) -> str:

@@ -33,6 +33,7 @@ from trainmaster.jobspec.fields.extension_fields import (
 from trainmaster.jobspec.fields.job_id import check_job_id, nearest_job_id
 from trainmaster.jobspec.fields.labels import check_labels
 from trainmaster.jobspec.fields.placement import resolve_zones
+from trainmaster.jobspec.fields.tuning_parameters import refuse_resumed_job
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, Preflight, TrackingRun
 from trainmaster.jobspec.formats.unsupported import check_supported
@@ -40,16 +41,15 @@ from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from trainmaster.jobspec.machines.task_groups import check_algorithm_machines, gpu_runtime, resolve_task_groups
-from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem, Problems
+from trainmaster.jobspec.problems import Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT, describe_missing_body
-from trainmaster.jobspec.reading.json_limits import copy_as_json
+from trainmaster.jobspec.reading.json_limits import copy_as_json, invalid
 from trainmaster.jobspec.reading.read_model import TRAINING_INPUT_EXAMPLE, read_model, with_lists
 from trainmaster.jobspec.resolve.alternatives import with_alternatives
 from trainmaster.jobspec.resolve.custom_job import resolve_custom_job
 from trainmaster.jobspec.resolve.gcs_folder import resolve_gcs_folder
 from trainmaster.jobspec.resolve.named_resources import named_resources
 from trainmaster.jobspec.resolve.resolved_spec import ResolvedSpec, is_spot
-from trainmaster.jobspec.resolve.resumed_job import refuse_resumed_job
 from trainmaster.jobspec.resolve.study_spec import resolve_study
 from trainmaster.jobspec.resolve.tpu_queue import resolve_queue
 from trainmaster.jobspec.resolve.training_input import resolve_training_input
@@ -89,9 +89,7 @@ def accept(document: Mapping[str, object], *, default_job_id: str | None, region
     # Source: Airflow compares the returned trainingInput strictly with what it sent. Firestore and metadata need UTF-8.
     spec_json = json.dumps(copy, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     if len(spec_json.encode()) > SPEC_BYTES_MAX:
-        raise InvalidJob(
-            [Problem(ROOT, f"has more than {SPEC_BYTES_MAX} bytes", "put large inputs into files in gs://")]
-        )
+        raise invalid(f"has more than {SPEC_BYTES_MAX} bytes", "put large inputs into files in gs://")
     problems = Problems(json_problems)
     accepted = _resolve(read_model(copy, problems), default_job_id, spec_json, regions, problems)
     problems.raise_if_any()
@@ -120,13 +118,13 @@ def _resolve(
         spec = resolve_custom_job(job, extension, variables, problems)
     else:
         if job.training_input is None:
-            found = [name for path, name in problems.spelling.names.items() if len(path) == 1]
+            found = [name for path, name in problems.names.items() if len(path) == 1]
             problems.add_text((TRAINING_INPUT,), describe_missing_body(found), TRAINING_INPUT_EXAMPLE)
         spec = resolve_training_input(job.training_input or TrainingInput(), extension, variables, problems)
-    spec.substitutions.extend(comforts)
+    problems.substitutions.extend(comforts)
     tuning = spec.tuning
     if isinstance(job, VertexTuningJob):
-        tuning = resolve_study(job, problems, spec.substitutions)
+        tuning = resolve_study(job, problems)
     else:
         is_custom = isinstance(job, VertexCustomJob)
         instead = "a CustomJob has no results" if is_custom else "a TrainingInput has hyperparameters for it"
@@ -135,6 +133,7 @@ def _resolve(
     plan = with_stillness(plan, extension.stall_timeout, problems)
     plan = with_alternatives(plan, spec, extension, regions, problems)
     check_gang(plan, problems)
+    plan = replace(plan, substitutions=(*_listed_substitutions(extension), *problems.substitutions))
     problems.raise_if_any()
     if job_id is not None:
         check_environment_size(job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None)
@@ -145,7 +144,7 @@ def _resolve(
 def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, problems: Problems) -> Plan:
     program = next(iter(spec.programs.values()), _NO_PROGRAM)
     has_containers = program.container is not None
-    groups = resolve_task_groups(spec.roles, problems, spec.substitutions, has_containers=has_containers)
+    groups = resolve_task_groups(spec.roles, problems, has_containers=has_containers)
     if spec.algorithm is not None:
         check_algorithm_machines(spec.algorithm, spec.roles, groups, problems)
         spec = replace(spec, runtime=gpu_runtime(spec.algorithm, groups, spec.runtime))
@@ -161,7 +160,7 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
     if extension.placement is None:  # else each alternative is checked
         request = Request(image, extension.image is not None, has_reservation, has_fallback)
         check_machines(spec.roles, groups, request, problems)
-    groups = with_disks_for_image(spec.roles, groups, image, problems, spec.substitutions)
+    groups = with_disks_for_image(spec.roles, groups, image, problems)
     disable_retries = spec.disable_retries or extension.disable_retries
     restarts_job = spec.restart_job_on_worker_restart or extension.restart_job_on_worker_restart
     return Plan(
@@ -183,7 +182,6 @@ def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, pro
         exit_policy=exit_policy,
         service_account=spec.service_account,
         network=spec.network,
-        substitutions=(*_listed_substitutions(extension), *spec.substitutions),
         packages=() if has_bare_image else spec.runtime.packages,
         gpu_packages=() if has_bare_image else spec.runtime.gpu_packages,
         on_demand_after=extension.spot.on_demand_after,

@@ -1,7 +1,7 @@
 """The problems of a job document: all of them at once, each with its field and an example of a correct value.
 
-`Problems` collects them while a document is read. Code addresses a field by its canonical path (`FieldPath`, the
-service's own camelCase names); messages show the names as the sender spelled them, which `Spelling` records.
+`Problems` collects them while a document is read, and with them what is substituted. Code addresses a field by its
+canonical path (`FieldPath`, the service's own camelCase names); messages show the names as the sender spelled them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+from trainmaster.core.model.plan import Substitution
 
 FieldPath = tuple[str | int, ...]
 """A place in the document, in canonical names: ("trainingInput", "args", 1)."""
@@ -87,14 +89,25 @@ def yaml_line(example: Mapping[str, object]) -> str:
     return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in example.items())
 
 
-@dataclass
-class Spelling:
-    """How the sender spelled the names of known fields.
+class Problems:
+    """The problems so far. Each field has at most one, the first: its consequences are not reported as well."""
 
-    A name is empty if the sender left this level out (a body without `trainingInput:`).
-    """
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        self.names: Final[dict[FieldPath, str]] = {}
+        """How the sender spelled known fields. Empty: this level was left out (a body without `trainingInput:`)."""
+        self.substitutions: Final[list[Substitution]] = []
+        """What the job gets in place of something that it requests."""
+        self._by_field = {problem.field: problem for problem in problems}
+        self._of_document: list[Problem] = []
+        self._misspelled: set[str] = set()
 
-    names: dict[FieldPath, str] = field(default_factory=dict)
+    def __iter__(self) -> Iterator[Problem]:
+        return iter((*self._of_document, *self._by_field.values()))
+
+    def raise_if_any(self) -> None:
+        """Raise InvalidJob with every problem, if there is one."""
+        if problems := tuple(self):
+            raise InvalidJob(problems)
 
     def spelled_path(self, path: FieldPath) -> str:
         text = ""
@@ -114,30 +127,6 @@ class Spelling:
         siblings = (name for other, name in self.names.items() if other[:-1] == path[:-1])
         return snake_case(leaf) if path[:-1] and any("_" in name for name in siblings) else leaf
 
-
-class Problems:
-    """The problems so far. Each field has at most one, the first: its consequences are not reported as well."""
-
-    def __init__(self, problems: Iterable[Problem] = ()) -> None:
-        self.spelling: Final = Spelling()
-        self._by_field = {problem.field: problem for problem in problems}
-        self._of_document: list[Problem] = []
-        self._misspelled: set[str] = set()
-
-    def __iter__(self) -> Iterator[Problem]:
-        return iter((*self._of_document, *self._by_field.values()))
-
-    def raise_if_any(self) -> None:
-        """Raise InvalidJob with every problem, if there is one."""
-        if problems := tuple(self):
-            raise InvalidJob(problems)
-
-    def spelled_path(self, path: FieldPath) -> str:
-        return self.spelling.spelled_path(path)
-
-    def spelled_name(self, path: FieldPath) -> str:
-        return self.spelling.spelled_name(path)
-
     def add(self, path: FieldPath, problem: str, example: object) -> None:
         """Add a problem. `example` is a correct value, shown as `name: value`, or bare for a list item."""
         shown = json.dumps(example, ensure_ascii=False)
@@ -149,6 +138,12 @@ class Problems:
         if not self._is_covered(path):
             spelled = self.spelled_path(path)
             self._by_field[spelled] = Problem(spelled, problem, example)
+
+    def substitute(self, path: FieldPath, requested: str, replacement: str, reason: str) -> None:
+        """Note that the job gets something else than the field requests. The same note is kept once."""
+        note = Substitution(self.spelled_path(path), requested, replacement, reason)
+        if note not in self.substitutions:
+            self.substitutions.append(note)
 
     def add_of_document(self, problem: Problem) -> None:
         """Add a problem of the document's structure, which does not hide the problems of its fields."""

@@ -50,27 +50,18 @@ class JobRequest(MessageModel):
     number: int = Field(1, ge=1, le=NUMBER_MAX)
 
 
-class AdmissionPassRequest(MessageModel):
-    version: Literal[1]
-    admission: Literal[True]
-
-
 class ProvisionMessage(JobRequest):
     entry: str | None = None
 
 
-class OrphanSearchRequest(MessageModel):
+class MessageWithoutJob(MessageModel):
     version: Literal[1]
-    orphans: Literal[True]
+    admission: Literal[True] = True
+    orphans: Literal[True] = True
 
 
 def encode_provision(request: ProvisionRequest) -> bytes:
-    document: dict[str, object] = {"version": 1, "job_id": request.job_id}
-    if request.entry_key is not None:
-        document["entry"] = request.entry_key
-    if request.number > 1:
-        document["number"] = request.number
-    return json.dumps(document).encode()
+    return _encode(request.job_id, request.number, entry=request.entry_key)
 
 
 def encode_orphan_search() -> bytes:
@@ -82,19 +73,21 @@ def encode_admission_pass() -> bytes:
 
 
 def encode_tune(request: TuneRequest) -> bytes:
-    document: dict[str, object] = {"version": 1, "job_id": request.job_id}
-    if request.number > 1:
-        document["number"] = request.number
-    return json.dumps(document).encode()
+    return _encode(request.job_id, request.number)
+
+
+def _encode(job_id: str, number: int, entry: str | None = None) -> bytes:
+    fields = {"version": 1, "job_id": job_id, "entry": entry, "number": number if number > 1 else None}
+    return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
 
 
 def decode_provision(data: bytes) -> ProvisionRequest | OrphanSearch | AdmissionPass:
     """Return the request. Raises PermanentError if the message is malformed."""
     if has_field(data, "orphans"):
-        decode_json(OrphanSearchRequest, data)
+        decode_json(MessageWithoutJob, data)
         return OrphanSearch()
     if has_field(data, "admission"):
-        decode_json(AdmissionPassRequest, data)
+        decode_json(MessageWithoutJob, data)
         return AdmissionPass()
     message = decode_json(ProvisionMessage, data)
     return ProvisionRequest(message.job_id, message.entry, message.number)

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -68,11 +69,8 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
         },
         "jobPosition": str(position),
         "etag": etag(job),
+        **times_view(job.started_at, job.ended_at),
     }
-    if job.started_at:
-        view["startTime"] = timestamp(job.started_at)
-    if job.ended_at:
-        view["endTime"] = timestamp(job.ended_at)
     if job.error_message:
         has_link = bool(project) and job.state is JobState.FAILED
         message = with_log_link(job.error_message, project, public_id(job.job_id)) if has_link else job.error_message
@@ -91,6 +89,12 @@ def etag(job: Job) -> str:
 def timestamp(at: datetime) -> str:
     """Format a time as the service did: RFC 3339 in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def times_view(started_at: datetime | None, ended_at: datetime | None) -> View:
+    """Return the times that are known."""
+    times = {"startTime": started_at, "endTime": ended_at}
+    return {name: timestamp(at) for name, at in times.items() if at}
 
 
 def _body(spec: Mapping[str, object]) -> View:
@@ -117,13 +121,10 @@ def _trial_view(trial: Trial, tuning: Tuning) -> View:
         "trialId": str(trial.number),
         "hyperparameters": {assignment.name: assignment.value for assignment in assignments},
         "state": _TRIAL_STATES.get(trial.state, trial.state.value),
+        **times_view(trial.started_at, trial.ended_at),
     }
     if trial.state is TrialState.STOPPED:
         view["isTrialStoppedEarly"] = True
-    if trial.started_at:
-        view["startTime"] = timestamp(trial.started_at)
-    if trial.ended_at:
-        view["endTime"] = timestamp(trial.ended_at)
     if trial.measurement:
         view["finalMetric"] = _metric_view(trial.measurement)
     if trial.reported:
@@ -151,22 +152,14 @@ def _extension_view(job: Job, replicas: Iterable[Replica]) -> View:
         "replicas": [_replica_view(job, replica) for replica in replicas],
     }
     if plan.substitutions:
-        view["substitutions"] = [
-            {
-                "field": substitution.field,
-                "requested": substitution.requested,
-                "replacement": substitution.replacement,
-                "reason": substitution.reason,
-            }
-            for substitution in plan.substitutions
-        ]
+        view["substitutions"] = [asdict(substitution) for substitution in plan.substitutions]
     return view
 
 
 def _usage_view(usage: Usage) -> View:
     """Return the usage without what is unknown."""
     ml_units = {} if usage.ml_units is None else {"mlUnits": usage.ml_units}
-    cost = {"cost": {"amount": usage.cost.amount, "currency": usage.cost.currency}} if usage.cost else {}
+    cost = {"cost": asdict(usage.cost)} if usage.cost else {}
     return {"machineHours": usage.machine_hours, **ml_units, **cost}
 
 
@@ -185,6 +178,11 @@ def _replica_view(job: Job, replica: Replica) -> View:
         "restarts": _budget_view(replica.restarts_used, RESTARTS_MAX),
         "replaced": replica.replaced,
     }
+
+
+def console_link(address: str, job_id: str) -> str:
+    """Return the address of a job's page in a console that others can open. Empty: that of the console is empty."""
+    return f"{address.rstrip('/')}/jobs/{job_id}" if address else ""
 
 
 def display_name(job: Job) -> str:

@@ -62,11 +62,8 @@ class Progress:
 
     def words(self, now: datetime) -> str:
         """Return `41 % (step 123 of 300), loss 1.71, about 21 min left; reported 12 s ago`."""
-        step = (
-            f"step {self.step}" + (f" of {self.steps}" if self.steps is not None else "")
-            if self.step is not None
-            else ""
-        )
+        step = "" if self.step is None else f"step {self.step}"
+        step += f" of {self.steps}" if step and self.steps is not None else ""
         parts = []
         if self.share is not None:
             part = " of the current bar" if self.is_part else ""

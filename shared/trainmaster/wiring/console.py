@@ -20,10 +20,10 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
 from trainmaster.gcp import clients
 from trainmaster.gcp.addresses import DnsAddresses, EmulatorAddresses
+from trainmaster.gcp.errors import USER_ERRORS, explain
 from trainmaster.gcp.iap_assertions import IapAssertions
-from trainmaster.gcp.log_entries import Entry
+from trainmaster.gcp.job_log import Entry
 from trainmaster.gcp.own_permissions import missing_publish_permission, missing_state_permissions
-from trainmaster.gcp.user_errors import USER_ERRORS, explain
 from trainmaster.messaging import topics
 from trainmaster.settings import Addressing, settings
 from trainmaster.wiring import core_services, log_reader, metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.gcp.job_log import LogEntries
 from trainmaster.settings import settings
 
 

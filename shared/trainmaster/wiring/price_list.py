@@ -7,7 +7,7 @@ from cachetools.func import ttl_cache
 from trainmaster.cost.price_list import BYTES_MAX, OBJECT_NAME, PriceList, read_price_list
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.gcp.user_errors import USER_ERRORS
+from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.settings import settings
 from trainmaster.wiring.objects import objects
 

@@ -15,7 +15,7 @@ from trainmaster.core.model.vm import VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp import retries
-from trainmaster.gcp.compute_fleet.listed_vms import LISTED_FIELDS
+from trainmaster.gcp.compute_fleet.listing import LISTED_FIELDS
 from trainmaster.gcp.retries import FIELD_MASK
 from trainmaster.ports import Pending, reached
 

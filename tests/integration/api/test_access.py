@@ -23,7 +23,7 @@ from tests.integration.api.test_custom_jobs import POOLS
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.api.cached_access import ENTRIES_MAX, GRANTED_S, UNKNOWN_S, CachedAccess
-from trainmaster.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT, TUNING_GET
+from trainmaster.api.permissions import CANCEL, CREATE, DELETE, EQUIVALENT_PERMISSIONS, GET, LIST, PROJECT
 from trainmaster.api.routes import ROUTES
 from trainmaster.errors import TemporaryError
 from trainmaster.memory.access import MemoryAccess
@@ -48,7 +48,6 @@ CALLS = [
     ("GET", f"{CUSTOM_JOBS}/1:explain", GET),
     ("POST", f"{CUSTOM_JOBS}/1:cancel", CANCEL),
     ("DELETE", f"{CUSTOM_JOBS}/1", DELETE),
-    ("GET", f"{TUNING_JOBS}/17:explain", TUNING_GET),
     *(
         (method, f"{collection}{path}", f"aiplatform.{collection.rpartition('/')[2]}.{verb}")
         for collection in (TUNING_JOBS, PIPELINES)
@@ -56,6 +55,7 @@ CALLS = [
             ("POST", "", "create"),
             ("GET", "", "list"),
             ("GET", "/17", "get"),
+            ("GET", "/17:explain", "get"),
             ("POST", "/17:cancel", "cancel"),
             ("DELETE", "/17", "delete"),
         )

@@ -11,7 +11,7 @@ from tests.support.jobs import a_spec
 from tests.support.world import World
 from tests.unit.security.test_acting_for_others import JOBS as NAMING_JOBS
 from tests.unit.security.test_acting_for_others import KEY, NETWORK, in_extension, in_training_input
-from trainmaster.api.permissions import CREATE, PIPELINE_CREATE, TUNING_CREATE
+from trainmaster.api.permissions import COLLECTIONS, CREATE, vertex_permissions
 from trainmaster.core.intake.named_resources import AllowedResources, ResourceKind
 from trainmaster.memory.access import MemoryAccess
 
@@ -70,7 +70,7 @@ def test_every_kind_but_accounts_has_a_case() -> None:
 @pytest.mark.parametrize("name", NAMING_JOBS)
 def test_caller_without_permissions_elsewhere_can_name_no_resource(api: Api, world: World, name: str) -> None:
     document, field, _ = NAMING_JOBS[name]
-    grant(api, "", {PIPELINE_CREATE, TUNING_CREATE})
+    grant(api, "", {vertex_permissions(collection)[0] for collection in COLLECTIONS})
     collection = next((path for key, path in VERTEX_COLLECTIONS.items() if key in document), JOBS)
     body = {"jobId": "digits_1", **document} if collection == JOBS else document
     error = api.send_refused("POST", collection, body)

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.api.client import CUSTOM_JOBS, PIPELINES, PROJECT, UNPRIVILEGED, VIEWER, Api
 from tests.support.jobs import CHIEF
 from tests.support.world import World
-from trainmaster.jobspec.formats.vertex_pipeline import CUSTOM_TASK
+from trainmaster.jobspec.formats.vertex import CUSTOM_TASK
 
 IMAGE: Final = "us-docker.pkg.dev/my-project/training/trainer:1"
 REDUCTION_SERVER: Final = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"

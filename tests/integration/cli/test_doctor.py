@@ -367,7 +367,7 @@ def on_google_cloud(installation: Installation, google: str, monkeypatch: pytest
     monkeypatch.delenv("STORAGE_EMULATOR_HOST")
     monkeypatch.delenv("TRAINMASTER_COMPUTE_ENDPOINT")
     settings.cache_clear()
-    endpoints = Endpoints(storage=google, compute=google, accounts=google, policies=google, functions=google)
+    endpoints = Endpoints(storage=google, compute=google, iam=google, orgpolicy=google, cloudfunctions=google)
     monkeypatch.setattr(inspection, "GOOGLE", endpoints)
     for topic in EVENT_TOPICS:
         installation.change_subscription(topic, retryPolicy={"minimumBackoff": "10s", "maximumBackoff": "600s"})

@@ -24,7 +24,7 @@ from trainmaster.cli import command_table, jobs, main
 from trainmaster.cli.installation import LOCAL_EXTRA_MISSING
 from trainmaster.cli.lazy import LazyCommand
 from trainmaster.errors import PermanentError, TemporaryError
-from trainmaster.gcp.user_errors import explain
+from trainmaster.gcp.errors import explain
 
 REFUSED = (
     "Google Cloud refused the request: Missing or insufficient permissions. "

@@ -123,8 +123,8 @@ def test_table_of_tuning_job_contains_best_and_live_trials(study: Study) -> None
     lines = console.export_text().splitlines()
     assert lines[0].startswith("digits_1  RUNNING  0:00:0")
     assert [line.split() for line in lines[1:]] == [
-        ["TRIAL", "STATE", "ACCURACY", "LAYERS", "WIDTH"],
-        ["1", "SUCCEEDED", "0.5", "1", "16"],
+        ["TRIAL", "STATE", "ACCURACY", "STEP", "LAYERS", "WIDTH"],
+        ["1", "SUCCEEDED", "0.5", "100", "1", "16"],
         ["2", "RUNNING", "1", "32"],
         ["3", "QUEUED", "2", "16"],
     ]

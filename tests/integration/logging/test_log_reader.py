@@ -21,8 +21,7 @@ from trainmaster.agent.reporting.cloud_log import CloudLog, LogOrigin
 from trainmaster.agent.reporting.log_buffer import LogBuffer
 from trainmaster.agent.reporting.serial_console import Stream
 from trainmaster.core.reporting.job_log import ServiceLine, Severity
-from trainmaster.gcp.job_log import CloudJobLog
-from trainmaster.gcp.log_entries import LogEntries
+from trainmaster.gcp.job_log import CloudJobLog, LogEntries
 from trainmaster.presentation.log_reader import LogReader
 
 

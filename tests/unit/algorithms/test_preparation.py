@@ -24,28 +24,28 @@ def prepared(folder: Path, lines: list[str], *arguments: str, is_classification:
 def test_rows_are_split_by_the_shares_and_each_is_used_once(tmp_path: Path) -> None:
     parts = prepared(tmp_path, ROWS, "--preprocess", "--validation_split=0.1", "--test_split=0.3")
 
-    assert (len(parts.training), len(parts.validation), len(parts.test)) == (60, 10, 30)
-    numbers = [number for name in ("training", "validation", "test") for number in parts.part(name)[1]]
+    assert (len(parts.tables["training"]), len(parts.tables["validation"]), len(parts.tables["test"])) == (60, 10, 30)
+    numbers = [number for name in ("training", "validation", "test") for number in parts.tables[name][1]]
     assert sorted(numbers) == [n / 2 + 0.25 for n in range(100)]
 
 
 def test_split_is_the_same_after_a_restart(tmp_path: Path) -> None:
     first, second = (prepared(tmp_path, ROWS, "--preprocess") for _ in range(2))
 
-    assert first.test.equals(second.test)
+    assert first.tables["test"].equals(second.tables["test"])
 
 
 def test_without_preprocess_nothing_is_split(tmp_path: Path) -> None:
     parts = prepared(tmp_path, ROWS)
 
-    assert (len(parts.training), len(parts.validation), len(parts.test)) == (100, 0, 0)
+    assert (len(parts.tables["training"]), len(parts.tables["validation"]), len(parts.tables["test"])) == (100, 0, 0)
 
 
 def test_file_replaces_the_split(tmp_path: Path) -> None:
     other = write_csv(tmp_path, ROWS[:7], "validation.csv")
     parts = prepared(tmp_path, ROWS, "--preprocess", f"--validation_data_path={other}", "--test_split=0.2")
 
-    assert (len(parts.training), len(parts.validation), len(parts.test)) == (80, 7, 20)
+    assert (len(parts.tables["training"]), len(parts.tables["validation"]), len(parts.tables["test"])) == (80, 7, 20)
 
 
 def test_missing_number_is_filled_with_the_mean_and_missing_category_stays_empty(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_missing_number_is_filled_with_the_mean_and_missing_category_stays_empty
     lines = [f"{'ab'[n % 2]},{n}.0,{'xy'[n % 2]},{','.join(str(n % 7 + 0.5) for _ in range(9))}" for n in range(8)]
     parts = prepared(tmp_path, [*lines, f"a,,x,{cells}", f"b,3.0,,{cells}"], "--preprocess", *SPLIT_NOTHING)
 
-    assert parts.training[1][8] == pytest.approx(31 / 9)
-    assert parts.training[2][9] == ""
+    assert parts.tables["training"][1][8] == pytest.approx(31 / 9)
+    assert parts.tables["training"][2][9] == ""
 
 
 SPLIT_NOTHING = ("--validation_split=0", "--test_split=0")
@@ -63,7 +63,7 @@ SPLIT_NOTHING = ("--validation_split=0", "--test_split=0")
 def test_row_with_more_than_a_tenth_missing_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = prepared(tmp_path, [*ROWS, "a,,red", ",4.5,red"], "--preprocess", *SPLIT_NOTHING)
 
-    assert len(parts.training) == 100
+    assert len(parts.tables["training"]) == 100
     assert "dropped 2 of 102 rows" in capsys.readouterr().out
 
 
@@ -127,7 +127,7 @@ def test_any_table_is_prepared_without_missing_values_or_refused(
         return
     features = [column.index for column in parts.metadata.features]
     for name in ("training", "validation", "test"):
-        table = parts.part(name)
+        table = parts.tables[name]
         assert not table.isna().any(axis=None)
         assert set(table.columns) == {0, *features}
-    assert len(parts.training) + len(parts.validation) + len(parts.test) <= len(rows)
+    assert len(parts.tables["training"]) + len(parts.tables["validation"]) + len(parts.tables["test"]) <= len(rows)

@@ -20,8 +20,7 @@ from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import PAID, replica_spans
 from trainmaster.core.rules.admission_queue import queued_jobs, resource_needs
 from trainmaster.core.timeouts import BLOCKED_MAX, EARLY_LOSS_AGE_MAX, PARTIAL_GANG_WAIT_MAX_S
-from trainmaster.cost.candidate_prices import ranked_by_price
-from trainmaster.cost.job_cost import hourly_cost, job_cost
+from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
 from trainmaster.flows import user_requests

@@ -115,6 +115,21 @@ class Argument:
         return int(number) if self.kind is Kind.INTEGER else number
 
 
+def maker(kind: Kind, source: Source) -> Callable[..., Argument]:
+    """Return a function that makes arguments of this kind from a name, a default, a help text and further fields."""
+    return lambda name, default, text, **others: Argument(name, kind, text, default, source, **others)
+
+
+def number_in(values: Values, name: str) -> float:
+    """Return the value of an argument that is a number; 0 if it has none."""
+    value = values[name]
+    return value if isinstance(value, int | float) else 0.0
+
+
+def integer_in(values: Values, name: str) -> int:
+    return int(number_in(values, name))
+
+
 @dataclass(frozen=True, slots=True)
 class ArgumentProblem:
     """Why a command line is refused."""

@@ -8,11 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..arguments.argument import Argument, ArgumentNote, ArgumentProblem, Finding, Kind, Source, Values
+from ..arguments.argument import (
+    Argument,
+    ArgumentNote,
+    ArgumentProblem,
+    Finding,
+    Kind,
+    Source,
+    Values,
+    maker,
+    number_in,
+)
 
 SPLIT_SUM_MAX: Final = 0.4
 """Source: the service's pages: validation_split + test_split <= 0.40."""
 
+_OF_VALIDATION: Final = "Share of the rows for evaluation. Only with preprocess and without validation_data_path."
+_OF_TEST: Final = "Share of the rows for the test. Only with preprocess and without test_data_path."
 JOB_DIR: Final = Argument("job_dir", Kind.TEXT, "Directory of all output; the job's jobDir.", is_required=True)
 DATA: Final = (
     Argument("training_data_path", Kind.PATH, "CSV file, no header, target in the first column.", is_required=True),
@@ -23,23 +35,8 @@ TABULAR: Final = (
     *DATA,
     JOB_DIR,
     Argument("preprocess", Kind.FLAG, "Split the data, fill missing values, encode categories.", False, Source.SERVICE),
-    Argument(
-        "validation_split",
-        Kind.NUMBER,
-        "Share of the rows for evaluation. Only with preprocess and without validation_data_path.",
-        0.2,
-        Source.SERVICE,
-        low=0,
-        high=SPLIT_SUM_MAX,
-    ),
-    Argument(
-        "test_split",
-        Kind.NUMBER,
-        "Share of the rows for the test. Only with preprocess and without test_data_path.",
-        0.2,
-        low=0,
-        high=SPLIT_SUM_MAX,
-    ),
+    maker(Kind.NUMBER, Source.SERVICE)("validation_split", 0.2, _OF_VALIDATION, low=0, high=SPLIT_SUM_MAX),
+    maker(Kind.NUMBER, Source.OURS)("test_split", 0.2, _OF_TEST, low=0, high=SPLIT_SUM_MAX),
 )
 
 
@@ -47,16 +44,15 @@ def check_splits(values: Values, given: frozenset[str]) -> Iterator[Finding]:
     """Check the shares for validation and test, and note those that have no effect."""
     effective = dict.fromkeys(("validation_split", "test_split"), 0.0)
     for name, path in (("validation_split", "validation_data_path"), ("test_split", "test_data_path")):
-        share = values[name]
         reason = ""
         if not values["preprocess"]:
             reason = "Data are split only with --preprocess."
         elif values[path] is not None:
             reason = f"--{path} names the rows."
         if not reason:
-            effective[name] = float(share) if isinstance(share, int | float) else 0.0
+            effective[name] = number_in(values, name)
         elif name in given:
-            yield ArgumentNote(name, str(share), "no effect", reason)
+            yield ArgumentNote(name, str(values[name]), "no effect", reason)
     if sum(effective.values()) > SPLIT_SUM_MAX + 1e-9:
         problem = f"and --test_split together must be at most {SPLIT_SUM_MAX}, not {sum(effective.values()):g}"
         yield ArgumentProblem("validation_split", problem, "--validation_split=0.2 --test_split=0.2")

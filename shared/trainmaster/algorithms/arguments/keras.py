@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..arguments.argument import Argument, ArgumentTable, Kind, Source
+from ..arguments.argument import Argument, ArgumentTable, Kind, Source, maker
 from ..arguments.common import TABULAR, check_splits
 
 OPTIMIZERS: Final = ("adam", "ftrl", "sgd")
@@ -16,30 +16,20 @@ STEPS_MIN: Final = 2_000
 PASSES: Final = 20
 STEPS_DEFAULT: Final = f"-1: {PASSES} passes over the training data, and at least {STEPS_MIN} steps"
 
+_integer: Final = maker(Kind.INTEGER, Source.VERTEX)
+_number: Final = maker(Kind.NUMBER, Source.VERTEX)
+_TYPES: Final = ("classification", "regression")
 MODEL_TYPE: Final = Argument(
-    "model_type",
-    Kind.TEXT,
-    "What is learnt: a class, or a number.",
-    is_required=True,
-    choices=("classification", "regression"),
+    "model_type", Kind.TEXT, "What is learnt: a class, or a number.", is_required=True, choices=_TYPES
 )
 TRAINING: Final = (
     MODEL_TYPE,
-    Argument(
-        "max_steps",
-        Kind.INTEGER,
-        f"Number of training steps, one batch in each. {STEPS_DEFAULT}.",
-        -1,
-        Source.VERTEX,
-        -1,
-    ),
-    Argument("max_train_secs", Kind.INTEGER, "Longest training in seconds; -1: no limit.", -1, Source.VERTEX, -1),
-    Argument("batch_size", Kind.INTEGER, "Rows per step.", 100, Source.VERTEX, low=1),
-    Argument("eval_steps", Kind.INTEGER, "Batches per evaluation; 0: all rows.", 0, Source.VERTEX, low=0),
-    Argument(
-        "eval_frequency_secs", Kind.INTEGER, "Seconds between evaluations and checkpoints.", 600, Source.VERTEX, low=1
-    ),
-    Argument("seed", Kind.INTEGER, "Seed of all random numbers.", 1, Source.VERTEX, low=0),
+    _integer("max_steps", -1, f"Number of training steps, one batch in each. {STEPS_DEFAULT}.", low=-1),
+    _integer("max_train_secs", -1, "Longest training in seconds; -1: no limit.", low=-1),
+    _integer("batch_size", 100, "Rows per step.", low=1),
+    _integer("eval_steps", 0, "Batches per evaluation; 0: all rows.", low=0),
+    _integer("eval_frequency_secs", 600, "Seconds between evaluations and checkpoints.", low=1),
+    _integer("seed", 1, "Seed of all random numbers.", low=0),
 )
 
 
@@ -47,7 +37,7 @@ def optimizer_arguments(prefix: str, what: str, optimizer: Argument, learning_ra
     """Return the arguments of one optimizer. `what`: the part of the model that it trains."""
 
     def number(name: str, default: float, text: str, high: float | None = None) -> Argument:
-        return Argument(f"{prefix}{name}", Kind.NUMBER, f"{text} {what}", default, Source.VERTEX, low=0, high=high)
+        return _number(f"{prefix}{name}", default, f"{text} {what}", low=0, high=high)
 
     return (
         Argument(f"{prefix}learning_rate", Kind.NUMBER, f"Learning rate {what}", learning_rate, low=0, is_open=True),
@@ -76,8 +66,6 @@ LINEAR_LEARNER: Final = ArgumentTable(
     ),
     (check_splits,),
 )
-
-
 WIDE_DEEP_LEARNER: Final = ArgumentTable(
     (
         *TABULAR,

@@ -25,8 +25,6 @@ from ..arguments.argument import (
 class ParsedArguments:
     values: dict[str, Value]
     """The value of each argument of the table, with defaults."""
-    given: frozenset[str]
-    """Names of the arguments that the command line has."""
     notes: tuple[ArgumentNote, ...]
 
 
@@ -62,15 +60,14 @@ def parse_arguments(
         if argument.is_required and argument.name not in given and argument.name not in tuned
     )
     if not problems:
-        for rule in table.rules:
-            for finding in rule(values, frozenset(given)):
-                if isinstance(finding, ArgumentProblem):
-                    problems.append(finding)
-                else:
-                    notes.append(finding)
+        for finding in (finding for rule in table.rules for finding in rule(values, frozenset(given))):
+            if isinstance(finding, ArgumentProblem):
+                problems.append(finding)
+            else:
+                notes.append(finding)
     if problems:
         raise InvalidArgumentsError(problems)
-    return ParsedArguments(values, frozenset(given), tuple(notes))
+    return ParsedArguments(values, tuple(notes))
 
 
 def _pairs(table: ArgumentTable, tokens: Sequence[str], problems: list[ArgumentProblem]) -> Iterator[tuple[str, str]]:

@@ -6,51 +6,39 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from ..arguments.argument import Argument, ArgumentProblem, ArgumentTable, Finding, Kind, Source, Values
+from ..arguments.argument import Argument, ArgumentProblem, ArgumentTable, Finding, Kind, Source, Values, maker
 from ..arguments.common import TABULAR, check_splits
 from ..arguments.keras import TRAINING
 
 CLASSIFICATION_LOSSES: Final = ("cross_entropy", "weighted_cross_entropy", "focal_loss")
 REGRESSION_LOSSES: Final = ("rmse", "mae", "mse")
-
-
-def _number(name: str, default: float, text: str, **limits: float | bool) -> Argument:
-    return Argument(name, Kind.NUMBER, text, default, Source.VERTEX, **limits)  # type: ignore[arg-type]
-
-
-def _integer(name: str, default: int, text: str, low: float) -> Argument:
-    return Argument(name, Kind.INTEGER, text, default, Source.VERTEX, low=low)
-
-
+_number: Final = maker(Kind.NUMBER, Source.VERTEX)
+_integer: Final = maker(Kind.INTEGER, Source.VERTEX)
+_LOSSES: Final = ("default", *CLASSIFICATION_LOSSES, *REGRESSION_LOSSES)
 _MODEL: Final = (
     Argument("learning_rate", Kind.NUMBER, "First learning rate (Adam).", 0.02, low=0, is_open=True),
-    _integer("feature_dim", 64, "Width of the feature transformers.", 2),
+    _integer("feature_dim", 64, "Width of the feature transformers.", low=2),
     _number(
         "feature_dim_ratio", 0.5, "Share of feature_dim that goes to the decision.", low=0, high=0.95, is_open=True
     ),
-    _integer("num_decision_steps", 6, "Number of decision steps.", 2),
+    _integer("num_decision_steps", 6, "Number of decision steps.", low=2),
     _number("relaxation_factor", 1.5, "How often a column may be used again; 1: by one step only.", low=1),
-    _integer("decay_every", 100, "Steps between two reductions of the learning rate.", 1),
+    _integer("decay_every", 100, "Steps between two reductions of the learning rate.", low=1),
     _number("decay_rate", 0.95, "Factor of each reduction.", low=0, high=1, is_open=True),
     _number("gradient_thresh", 2000.0, "Largest absolute value of a gradient.", low=0, is_open=True),
     _number("sparsity_loss_weight", 0.00001, "Weight of the loss that makes masks sparse.", low=0),
     _number("batch_momentum", 0.95, "Momentum of batch normalization.", low=0, high=0.9999),
     _number("batch_size_ratio", 0.25, "Size of a ghost batch as a share of batch_size.", low=0, high=1, is_open=True),
-    _integer("num_transformer_layers", 4, "Layers of each feature transformer.", 1),
+    _integer("num_transformer_layers", 4, "Layers of each feature transformer.", low=1),
     _number("num_transformer_layers_ratio", 0.25, "Share of those that all steps have in common.", low=0, high=1),
     _number("class_weight", 1.0, "Weight of the second class in weighted_cross_entropy.", low=0, is_open=True),
-    Argument(
-        "loss_function_type",
-        Kind.TEXT,
-        "Loss; default is cross_entropy or mse.",
-        "default",
-        Source.VERTEX,
-        choices=("default", *CLASSIFICATION_LOSSES, *REGRESSION_LOSSES),
+    maker(Kind.TEXT, Source.VERTEX)(
+        "loss_function_type", "default", "Loss; default is cross_entropy or mse.", choices=_LOSSES
     ),
     _number("alpha_focal_loss", 0.25, "Weight of focal_loss.", low=0, high=1),
     _number("gamma_focal_loss", 2.0, "Exponent of focal_loss.", low=0),
-    _integer("large_category_dim", 1, "Width of the embedding of a column with many categories.", 1),
-    _integer("large_category_thresh", 300, "Number of categories from which a column has many.", 1),
+    _integer("large_category_dim", 1, "Width of the embedding of a column with many categories.", low=1),
+    _integer("large_category_thresh", 300, "Number of categories from which a column has many.", low=1),
     Argument(
         "yeo_johnson_transform", Kind.FLAG, "Learn a Yeo-Johnson power transform of numbers.", False, Source.VERTEX
     ),

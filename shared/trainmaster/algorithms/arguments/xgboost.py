@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..arguments.argument import Argument, ArgumentProblem, ArgumentTable, Finding, Kind, Source, Values
+from ..arguments.argument import Argument, ArgumentProblem, ArgumentTable, Finding, Kind, Source, Values, maker
 from ..arguments.common import DATA, JOB_DIR, TABULAR, check_splits
 
 CLASSIFICATION: Final = ("binary:logistic", "binary:logitraw", "binary:hinge", "multi:softmax", "multi:softprob")
@@ -26,27 +26,16 @@ _REGRESSION: Final = (
 _RENAMED: Final = "XGBoost has renamed it."
 _DEVICE: Final = "XGBoost selects the device of the VM."
 _HISTOGRAMS: Final = "XGBoost builds histograms with max_bin bins instead of sketches."
-
-
-def _number(name: str, default: float | None, text: str, **limits: float | bool) -> Argument:
-    return Argument(name, Kind.NUMBER, text, default, Source.SERVICE, **limits)  # type: ignore[arg-type]
-
-
-def _integer(name: str, default: int | None, text: str, **limits: float | bool) -> Argument:
-    return Argument(name, Kind.INTEGER, text, default, Source.SERVICE, **limits)  # type: ignore[arg-type]
-
-
-def _choice(name: str, default: str, text: str, *choices: str) -> Argument:
-    return Argument(name, Kind.TEXT, text, default, Source.SERVICE, choices=choices)
-
+_number: Final = maker(Kind.NUMBER, Source.SERVICE)
+_integer: Final = maker(Kind.INTEGER, Source.SERVICE)
+_text: Final = maker(Kind.TEXT, Source.SERVICE)
+_SELECTORS: Final = ("cyclic", "shuffle", "random", "greedy", "thrifty")
 
 PARAMETERS: Final = (
-    Argument(
+    _text(
         "objective",
-        Kind.TEXT,
-        "What is learnt.",
         "reg:squarederror",
-        Source.SERVICE,
+        "What is learnt.",
         choices=(*_REGRESSION, *CLASSIFICATION),
         replaced=(
             ("reg:linear", "reg:squarederror", _RENAMED),
@@ -57,7 +46,7 @@ PARAMETERS: Final = (
         ),
     ),
     _integer("num_class", None, "Number of classes. Required for multi:softmax and multi:softprob.", low=2),
-    _choice("booster", "gbtree", "Kind of model.", "gbtree", "gblinear", "dart"),
+    _text("booster", "gbtree", "Kind of model.", choices=("gbtree", "gblinear", "dart")),
     _integer("num_boost_round", 10, "Number of boosting rounds.", low=1),
     _integer("max_depth", 6, "Largest depth of a tree; 0: no limit, only with grow_policy lossguide.", low=0),
     _number("eta", 0.3, "Learning rate.", low=0, high=1),
@@ -69,12 +58,10 @@ PARAMETERS: Final = (
     _number("colsample_bylevel", 1.0, "Share of the columns per level.", low=0, high=1, is_open=True),
     _number("lambda", 1.0, "L2 regularization.", low=0),
     _number("alpha", 0.0, "L1 regularization.", low=0),
-    Argument(
+    _text(
         "tree_method",
-        Kind.TEXT,
-        "How trees are built; auto is hist since XGBoost 2.",
         "auto",
-        Source.SERVICE,
+        "How trees are built; auto is hist since XGBoost 2.",
         choices=("auto", "exact", "approx", "hist"),
         replaced=(("gpu_exact", "hist", _DEVICE), ("gpu_hist", "hist", _DEVICE)),
     ),
@@ -89,8 +76,8 @@ PARAMETERS: Final = (
         replaced=(("grow_colmaker,prune", "auto", "These were the updaters of the service's default tree_method."),),
     ),
     _integer("refresh_leaf", 1, "Whether the updater refresh changes leaves.", low=0, high=1),
-    _choice("process_type", "default", "Boosting process.", "default"),
-    _choice("grow_policy", "depthwise", "Where new nodes are added.", "depthwise", "lossguide"),
+    _text("process_type", "default", "Boosting process.", choices=("default",)),
+    _text("grow_policy", "depthwise", "Where new nodes are added.", choices=("depthwise", "lossguide")),
     _integer("max_leaves", 0, "Largest number of leaves; 0: no limit.", low=0),
     _integer("max_bin", 256, "Number of bins per column.", low=2),
     Argument("base_score", Kind.NUMBER, "First prediction; default: estimated from the targets (formerly 0.5)."),
@@ -99,32 +86,18 @@ PARAMETERS: Final = (
     _integer("seed", 0, "Seed of all random numbers.", low=0),
     _integer("nthread", None, "Threads; default: the cores of the VM.", low=1),
     _number("tweedie_variance_power", 1.5, "For reg:tweedie.", low=1, high=2, is_open=True),
-    _choice("sample_type", "uniform", "For dart: how trees are selected.", "uniform", "weighted"),
-    _choice("normalize_type", "tree", "For dart: weight of new trees.", "tree", "forest"),
+    _text("sample_type", "uniform", "For dart: how trees are selected.", choices=("uniform", "weighted")),
+    _text("normalize_type", "tree", "For dart: weight of new trees.", choices=("tree", "forest")),
     _number("rate_drop", 0.0, "For dart: share of the trees that are dropped.", low=0, high=1),
     _integer("one_drop", 0, "For dart: 1: at least one tree is dropped.", low=0, high=1),
     _number("skip_drop", 0.0, "For dart: probability that nothing is dropped.", low=0, high=1),
-    _choice(
-        "feature_selector",
-        "cyclic",
-        "For gblinear: order of the columns.",
-        "cyclic",
-        "shuffle",
-        "random",
-        "greedy",
-        "thrifty",
-    ),
+    _text("feature_selector", "cyclic", "For gblinear: order of the columns.", choices=_SELECTORS),
     _integer("top_k", 0, "For gblinear: number of columns; 0: all.", low=0),
 )
+_own: Final = maker(Kind.NUMBER, Source.OURS)
 _DISTRIBUTED: Final = (
-    Argument(
-        "checkpoint_secs",
-        Kind.NUMBER,
-        "Seconds between two checkpoints, from which a restarted job continues.",
-        60.0,
-        low=0,
-    ),
-    Argument("wait_minutes", Kind.NUMBER, "How long a replica waits for lost replicas.", 30.0, low=0, is_open=True),
+    _own("checkpoint_secs", 60.0, "Seconds between two checkpoints, from which a restarted job continues.", low=0),
+    _own("wait_minutes", 30.0, "How long a replica waits for lost replicas.", low=0, is_open=True),
 )
 
 

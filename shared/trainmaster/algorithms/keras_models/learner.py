@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from ..arguments.argument import Values
+from ..arguments.argument import Values, integer_in
 from ..keras_models.export import Predictor, split_outputs, write_model
 from ..keras_models.rows import RowEncoder
 from ..keras_models.training import Array, Rows, fit
@@ -47,7 +47,7 @@ CreateModel = Callable[[RowEncoder, Task], Any]
 def train(create_model: CreateModel, values: Values) -> None:
     """Prepare the data, train, evaluate and store."""
     is_classification, job_dir = values["model_type"] == "classification", str(values["job_dir"])
-    tf_keras.utils.set_random_seed(int(values["seed"]) if isinstance(values["seed"], int) else 0)
+    tf_keras.utils.set_random_seed(integer_in(values, "seed"))
     prepared = prepare(values, EMBEDDED, is_classification=is_classification)
     write_metadata(job_dir, prepared.metadata, with_instance_generator=False)
     if values["preprocess"]:
@@ -70,10 +70,9 @@ def train(create_model: CreateModel, values: Values) -> None:
 
 def evaluate(model: Any, task: Task, rows: Rows, *, limited: bool = False) -> dict[str, float]:
     """Return the metrics of the model on the rows. `limited`: only as many batches as `eval_steps` allows."""
-    steps, batch = task.values["eval_steps"], task.values["batch_size"]
-    count = len(rows)
-    if limited and isinstance(steps, int) and isinstance(batch, int) and steps > 0:
-        count = min(count, steps * batch)
+    count, steps = len(rows), integer_in(task.values, "eval_steps")
+    if limited and steps > 0:
+        count = min(count, steps * integer_in(task.values, "batch_size"))
     outputs = _outputs(model, rows, count)
     targets = rows.targets[:count]
     if not task.is_classification:
@@ -105,7 +104,7 @@ def _outputs(model: Any, rows: Rows, count: int) -> Array:
 
 
 def _rows(encoder: RowEncoder, prepared: Prepared, name: str) -> Rows:
-    table, target = prepared.part(name), prepared.metadata.target
+    table, target = prepared.tables[name], prepared.metadata.target
     if table.empty:
         return Rows({}, np.zeros(0))
     if target.classes:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from ..arguments.argument import Values
+from ..arguments.argument import Values, integer_in
 from ..arguments.keras import PASSES, STEPS_MIN
 from ..files import join, read_folder, write_folder
 from ..results import checkpoint_folder, report_metrics
@@ -39,8 +39,8 @@ Evaluate = Callable[[Rows], dict[str, float]]
 
 def step_count(values: Values, rows: int) -> int:
     """Return the number of training steps."""
-    steps = _integer(values["max_steps"])
-    return steps if steps > 0 else max(STEPS_MIN, PASSES * -(-rows // _integer(values["batch_size"])))
+    steps = integer_in(values, "max_steps")
+    return steps if steps > 0 else max(STEPS_MIN, PASSES * -(-rows // integer_in(values, "batch_size")))
 
 
 def fit(model: Any, values: Values, training: Rows, evaluate: Callable[[], dict[str, float]]) -> int:
@@ -48,14 +48,14 @@ def fit(model: Any, values: Values, training: Rows, evaluate: Callable[[], dict[
 
     `evaluate` returns the metrics that are printed and reported from time to time.
     """
-    batch = min(_integer(values["batch_size"]), len(training))
+    batch = min(integer_in(values, "batch_size"), len(training))
     total = step_count(values, len(training))
     with tempfile.TemporaryDirectory() as scratch:
         progress = Progress(model, values, Path(scratch), evaluate)
         done = progress.restore()
         if done < total:
             rows = tf.data.Dataset.from_tensor_slices((dict(training.inputs), training.targets))
-            seed = _integer(values["seed"]) + done
+            seed = integer_in(values, "seed") + done
             rows = rows.shuffle(min(len(training), SHUFFLED_ROWS_MAX), seed=seed).repeat()
             batches = rows.batch(batch, drop_remainder=True).prefetch(2)
             model.fit(batches, steps_per_epoch=total - done, epochs=1, verbose=0, callbacks=[progress])
@@ -90,10 +90,10 @@ class Progress(tf_keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         """Count the step, and do what is due."""
         self.step += 1
         now = time.monotonic()
-        if now - self._evaluated_s >= _integer(self._values["eval_frequency_secs"]):
+        if now - self._evaluated_s >= integer_in(self._values, "eval_frequency_secs"):
             self._report()
             self._evaluated_s = time.monotonic()
-        limit = _integer(self._values["max_train_secs"])
+        limit = integer_in(self._values, "max_train_secs")
         if 0 < limit <= now - self._started_s:
             print(f"stopping after {limit} seconds (max_train_secs)", flush=True)
             self.model.stop_training = True
@@ -120,7 +120,3 @@ class Progress(tf_keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
             self._checkpoint.step.assign(self.step)
             self._checkpoint.write(str(self._scratch / "checkpoint" / "checkpoint-1"))
             write_folder(self._scratch / "checkpoint", self._stored)
-
-
-def _integer(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from ..arguments.argument import Values
+from ..arguments.argument import Values, number_in
 from ..errors import DataError
 from ..files import find_files
 from ..tabular.analysis import CategoryLimits, analyse
@@ -28,17 +28,9 @@ PARTS: Final = ("training", "validation", "test")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Tables of one column per column of the files; a table may have no rows."""
-
     metadata: Metadata
-    training: pd.DataFrame
-    validation: pd.DataFrame
-    test: pd.DataFrame
-
-    def part(self, name: str) -> pd.DataFrame:
-        """Return the table `training`, `validation` or `test`."""
-        table: pd.DataFrame = getattr(self, name)
-        return table
+    tables: dict[str, pd.DataFrame]
+    """One for each of PARTS, with one column per column of the files; a table may have no rows."""
 
 
 def prepare(values: Values, limits: CategoryLimits, *, is_classification: bool) -> Prepared:
@@ -55,7 +47,7 @@ def prepare(values: Values, limits: CategoryLimits, *, is_classification: bool) 
         ready[name] = _convert_types(cleaned, metadata, name)
     if ready["training"].empty:
         raise DataError(f"no row is left for training: each misses more than {MISSING_SHARE_MAX:.0%} of its values")
-    return Prepared(metadata, ready["training"], ready["validation"], ready["test"])
+    return Prepared(metadata, ready)
 
 
 def read_part(path: object) -> pd.DataFrame | None:
@@ -84,8 +76,7 @@ def _split(tables: dict[str, pd.DataFrame], values: Values) -> dict[str, pd.Data
     split, start = dict(tables), 0
     for name in ("validation", "test"):
         if values[f"{name}_data_path"] is None:
-            share = values[f"{name}_split"]
-            count = int(len(rows) * share) if isinstance(share, int | float) else 0
+            count = int(len(rows) * number_in(values, f"{name}_split"))
             split[name] = rows.iloc[np.sort(order[start : start + count])]
             start += count
     split["training"] = rows.iloc[np.sort(order[start:])]

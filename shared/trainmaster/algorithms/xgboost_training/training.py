@@ -10,7 +10,7 @@ import numpy as np
 import xgboost
 from xgboost import collective
 
-from ..arguments.argument import Values
+from ..arguments.argument import Values, integer_in, number_in
 from ..files import join, read_file, write_file
 from ..results import checkpoint_folder, report_metrics
 from ..xgboost_training.parameters import common_metrics, xgboost_parameters
@@ -26,12 +26,12 @@ def boost(
 
     Every replica calls this with its share of the rows; all get the same model and metrics.
     """
-    rounds, folder = _integer(values["num_boost_round"]), checkpoint_folder(str(values["job_dir"]))
+    rounds, folder = integer_in(values, "num_boost_round"), checkpoint_folder(str(values["job_dir"]))
     model = _restore(folder)
     rounds_done = model.num_boosted_rounds() if model is not None else 0
     history: dict[str, dict[str, list[float]]] = {}
     is_first = collective.get_rank() == 0
-    progress = _Progress(rounds, folder if is_first else None, _seconds(values["checkpoint_secs"]), is_first=is_first)
+    progress = _Progress(rounds, folder if is_first else None, number_in(values, "checkpoint_secs"), is_first=is_first)
     model = xgboost.train(
         {**xgboost_parameters(values), "device": device},
         training,
@@ -43,7 +43,7 @@ def boost(
         callbacks=[progress],
     )
     if not history:  # a restarted job whose rounds were all done
-        return model, _evaluated(model, validation)
+        return model, evaluate(model, validation)
     return model, common_metrics(_last(history))
 
 
@@ -55,12 +55,7 @@ def write_model(job_dir: str, model: xgboost.Booster) -> None:
 
 
 def evaluate(model: xgboost.Booster, matrix: xgboost.DMatrix) -> dict[str, float]:
-    """Return the metrics of a model."""
-    return common_metrics(_evaluated(model, matrix))
-
-
-def _evaluated(model: xgboost.Booster, matrix: xgboost.DMatrix) -> dict[str, float]:
-    """Return XGBoost's metrics. Their text is `[0]<tab>validation-rmse:0.5<tab>…`."""
+    """Return the metrics of a model. XGBoost's text of them is `[0]<tab>validation-rmse:0.5<tab>…`."""
     parts = model.eval(matrix, EVALUATED).split("\t")[1:]
     pairs = (part.removeprefix(f"{EVALUATED}-").rpartition(":") for part in parts)
     return common_metrics({name: float(value) for name, _, value in pairs})
@@ -105,11 +100,3 @@ class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # XGB
 def _last(history: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics of the last round. A metric with a standard deviation is a pair."""
     return {name: float(np.asarray(values[-1]).ravel()[0]) for name, values in history[EVALUATED].items()}
-
-
-def _integer(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _seconds(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Final
 
 from trainmaster.api.permissions import REQUIRED_PERMISSIONS
-from trainmaster.cli.doctor.findings import CREATE_IT, Finding, not_checked, ok, problem
+from trainmaster.cli.doctor.findings import CREATE_IT, Finding, not_checked, ok, permissions, problem
 from trainmaster.cli.doctor.first_day_checks import check_images, check_installation_place, check_listings
 from trainmaster.cli.doctor.function_checks import check_functions
 from trainmaster.cli.doctor.policy_checks import check_policies
@@ -26,9 +26,9 @@ from trainmaster.cli.doctor.topic_checks import (
 )
 from trainmaster.cli.installation import open_store
 from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE, Endpoints, Inspection, InspectionError
-from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.messaging import topics
 from trainmaster.settings import Settings
 from trainmaster.wiring.installation import BUCKET, WORKER_SERVICE_ACCOUNT
@@ -112,15 +112,8 @@ def _check_clock(inspection: Inspection) -> Iterator[Finding]:
 
 
 def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
-    granted = inspection.permissions(PERMISSIONS)
-    missing = [permission for permission in PERMISSIONS if permission not in granted]
-    if missing:
-        yield problem(
-            f"you lack the permissions {', '.join(missing)}",
-            f"on the project, get the roles that contain them: {ROLES}",
-        )
-    else:
-        yield ok("your permissions on the project")
+    fix = f"on the project, get the roles that contain them: {ROLES}"
+    yield permissions(PERMISSIONS, inspection.permissions(PERMISSIONS), "your permissions on the project", fix)
 
 
 def _check_state(inspection: Inspection) -> Iterator[Finding]:
@@ -201,7 +194,7 @@ def open_inspection(values: Settings) -> Inspection:
         storage=emulator("STORAGE_EMULATOR_HOST"),
         compute=values.compute_endpoint,
         tpu=values.tpu_endpoint,
-        projects="" if values.iam_endpoint == GOOGLE.projects else values.iam_endpoint,
+        cloudresourcemanager="" if values.iam_endpoint == GOOGLE.cloudresourcemanager else values.iam_endpoint,
     )
     return Inspection(
         values.project, endpoints, ProjectAccess(values.project, values.iam_endpoint, values.iam_accounts_endpoint)

@@ -25,8 +25,6 @@ Region = Annotated[str | None, typer.Option(help="Region of the jobs, or of a ma
 BeforeInstall = Annotated[
     bool, typer.Option("--before-install", help="Check only what can make `terraform apply` or the first job fail.")
 ]
-
-
 JobFile = Annotated[
     Path | None,
     typer.Argument(metavar="[JOB.yaml]", dir_okay=False, help="Check this job instead: what it would lack."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -39,6 +40,12 @@ def problem(what: str, fix: str) -> Finding:
 def limit(what: str, fix: str) -> Finding:
     """Report a restriction of some jobs or clients. It may be intended, and does not change the exit status."""
     return Finding(Status.LIMIT, what, fix)
+
+
+def permissions(needed: Iterable[str], granted: Container[str], what: str, fix: str) -> Finding:
+    """Report the permissions that are missing, or `what`: all that the user has."""
+    missing = [permission for permission in needed if permission not in granted]
+    return problem(f"you lack the permissions {', '.join(missing)}", fix) if missing else ok(what)
 
 
 def not_checked(what: str, reason: str) -> Finding:

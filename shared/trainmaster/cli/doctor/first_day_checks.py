@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Final
 
-from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
+from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, permissions, problem
 from trainmaster.gcp.tools.inspection import Inspection, InspectionError
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 
@@ -74,11 +74,9 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
         )
     if inspection.endpoints.compute:
         return
-    missing = sorted(set(INSTALLER_PERMISSIONS) - inspection.permissions(INSTALLER_PERMISSIONS))
-    if missing:
-        yield problem(f"you may not install: you lack {', '.join(missing)}", "get roles/owner on the project")
-    else:
-        yield ok("permissions for the first apply")
+    granted = inspection.permissions(INSTALLER_PERMISSIONS)
+    fix = "get roles/owner on the project, which the first apply needs"
+    yield permissions(INSTALLER_PERMISSIONS, granted, "permissions for the first apply", fix)
     try:
         deleted = sorted(name for name in inspection.deleted_roles() if name.startswith(ROLE_PREFIX))
     except InspectionError as error:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from trainmaster.cli.doctor.findings import Finding, Status, limit, not_checked, ok, problem
+from trainmaster.cli.doctor.findings import Finding, Status, limit, not_checked, ok, permissions, problem
 from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.plan import Plan, TaskGroup
@@ -20,8 +20,8 @@ from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.intake import with_checked_places
 from trainmaster.flows.job_creation.resource_checks import with_resources
+from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.tools.inspection import Inspection
-from trainmaster.gcp.user_errors import USER_ERRORS
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.ports import Objects
 from trainmaster.presentation.cost_view import money_words
@@ -60,7 +60,8 @@ def check_job(
     spec = accept(document, default_job_id=None, regions=values.regions)
     spec, wrong_place = with_checked_places(spec, values.regions, lambda: prices, datetime.now(UTC))
     yield from _check_region(spec, wrong_place, inspection)
-    yield from _check_permissions(inspection)
+    granted = inspection.permissions(SUBMIT_PERMISSIONS)
+    yield permissions(SUBMIT_PERMISSIONS, granted, "your permission to create the job", "get roles/aiplatform.user")
     yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
     yield from _check_candidates(spec.plan, inspection, prices)
@@ -80,14 +81,6 @@ def _check_region(spec: AcceptedSpec, wrong_place: Problem | None, inspection: I
         yield problem(f"there is no region {missing[0]}", "choose one of `gcloud compute regions list`")
     elif not spec.plan.options:
         yield ok(f"region {spec.plan.region}; zones, in this order: {', '.join(spec.plan.zones)}")
-
-
-def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
-    missing = set(SUBMIT_PERMISSIONS) - inspection.permissions(SUBMIT_PERMISSIONS)
-    if missing:
-        yield problem(f"you lack the permissions {', '.join(sorted(missing))}", "get roles/aiplatform.user")
-    else:
-        yield ok("your permission to create the job")
 
 
 def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Finding]:

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from typing import Final
 
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, problem
+from trainmaster.gcp.tools.inspected_resources import Policy
 from trainmaster.gcp.tools.inspection import Inspection, InspectionError
-from trainmaster.gcp.tools.policies import Policy
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 
 SERVICES: Final = (
@@ -79,8 +79,7 @@ def _each_allowed(what: str, *names: tuple[str, ...]) -> Callable[[Policy, Place
 
 
 def _image_projects() -> list[tuple[str, ...]]:
-    images = (image for runtime in RUNTIMES.values() for image in (runtime.image,) if image)
-    return [(name,) for name in sorted({"/".join(image.split("/")[:2]) for image in images})]
+    return [(name,) for name in sorted({"/".join(runtime.image.split("/")[:2]) for runtime in RUNTIMES.values()})]
 
 
 def _location(policy: Policy, place: Place) -> str:

@@ -17,7 +17,7 @@ from trainmaster.core.model.package_uri import is_built_in
 from trainmaster.core.model.plan import Plan, Program
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.package_versions import programs_of
-from trainmaster.gcp.user_errors import USER_ERRORS
+from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.ports import BucketForbiddenError, Objects, ObjectTimes
 
 PACKAGE_BYTES_MAX: Final = 100 << 20  # larger packages are not read

@@ -6,7 +6,6 @@ import re
 import signal
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Final
 
 import typer
@@ -37,6 +36,7 @@ StateDir = Annotated[
 JobOrVm = Annotated[str, typer.Argument(help="Job id, or the name of a VM.", metavar="JOB|VM")]
 Replica = Annotated[str | None, typer.Argument(help="Replica of the job, such as worker-0.", metavar="[REPLICA]")]
 Notice = Annotated[float | None, typer.Option("--notice", help="Seconds between the notice and the end of the VM.")]
+Zones = Annotated[list[str], typer.Argument(help="Zones.", metavar="ZONE…")]
 DEFAULTS = StackConfig()
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]")
 """Source: Cloud Storage's rules for bucket names."""
@@ -83,7 +83,7 @@ def up(
         time_scale=time_scale,
     )
     folder = state.resolve_state_dir(state_dir)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     started = stack.start(folder, config, detach=detach)
     ready = started.wait_ready()
     state.remember_state_dir(folder)
@@ -118,11 +118,6 @@ def read_public_buckets(options: Sequence[str], own_buckets: Collection[str]) ->
             raise typer.BadParameter(f"{hint}: {folder} is not a folder")
         buckets[name] = Path(folder).absolute()
     return buckets
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """End `up` on SIGTERM as on Ctrl-C."""
-    raise KeyboardInterrupt
 
 
 def _option(state_dir: Path | None) -> str:
@@ -230,17 +225,13 @@ def kill(
 
 
 @app.command()
-def unreachable(
-    zones: Annotated[list[str], typer.Argument(help="Zones.", metavar="ZONE…")], state_dir: StateDir = None
-) -> None:
+def unreachable(zones: Zones, state_dir: StateDir = None) -> None:
     """Let exactly these zones not answer: lists say so, and calls fail. VMs run on."""
     print_json(_faults(state_dir).change(unreachable_zones=zones))
 
 
 @app.command()
-def stockout(
-    zones: Annotated[list[str], typer.Argument(help="Zones.", metavar="ZONE…")], state_dir: StateDir = None
-) -> None:
+def stockout(zones: Zones, state_dir: StateDir = None) -> None:
     """Let exactly these zones have no capacity."""
     print_json(_faults(state_dir).change(stockout_zones=zones))
 

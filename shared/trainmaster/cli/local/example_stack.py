@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,30 +24,20 @@ class RunningStack:
 
 
 @contextmanager
-def stack_on_emulators(state_dir: Path, config: StackConfig) -> Iterator[RunningStack]:
-    with stack.running_stack(state_dir, config) as ready:
+def example_stack(state_dir: Path, config: StackConfig, *, in_memory: bool) -> Iterator[RunningStack]:
+    with ExitStack() as ended:
+        control = None
+        if in_memory:
+            from trainmaster_emulators.stack.memory_control_plane import MemoryControlPlane
+
+            control = ended.enter_context(closing(MemoryControlPlane()))
+            config = config.model_copy(update={"control_plane": control.address})
+        ready = ended.enter_context(stack.running_stack(state_dir, config))
         os.environ.update(client_configuration.environment(state_dir, ready))
-        from trainmaster.wiring.core_services import store
+        from trainmaster.wiring.core_services import job_log, store
         from trainmaster.wiring.fleet import fleet_deps
         from trainmaster.wiring.objects import objects
 
-        yield RunningStack(ready, store(), fleet_deps().fleet, objects())
-
-
-@contextmanager
-def stack_in_memory(state_dir: Path, config: StackConfig) -> Iterator[RunningStack]:
-    from trainmaster_emulators.stack.memory_control_plane import MemoryControlPlane
-
-    control = MemoryControlPlane()
-    try:
-        config = config.model_copy(update={"control_plane": control.address})
-        with stack.running_stack(state_dir, config) as ready:
-            os.environ.update(client_configuration.environment(state_dir, ready))
-            from trainmaster.wiring.core_services import job_log
-            from trainmaster.wiring.fleet import fleet_deps
-            from trainmaster.wiring.objects import objects
-
+        if control:
             control.connect(objects(), fleet_deps(), job_log(), ready.endpoints.storage, ready.config.bucket)
-            yield RunningStack(ready, control.store, fleet_deps().fleet, objects())
-    finally:
-        control.close()
+        yield RunningStack(ready, control.store if control else store(), fleet_deps().fleet, objects())

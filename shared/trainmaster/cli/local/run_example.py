@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
-from trainmaster.cli.local.example_stack import RunningStack, stack_in_memory, stack_on_emulators
+from trainmaster.cli.local.example_stack import RunningStack, example_stack
 from trainmaster.cli.local.example_summary import Phases, print_summary
 from trainmaster.cli.local.example_upload import EXAMPLES, upload, wait_for_job
 from trainmaster.cli.local.job_monitor import JobMonitor, Report
@@ -93,7 +93,7 @@ def run(
         report.line("stack", f"starting on {backend.kind}: {backend.reason}")
     try:
         config = StackConfig(realistic=realistic, time_scale=time_scale)
-        with (stack_in_memory if in_memory else stack_on_emulators)(state_dir.absolute(), config) as running:
+        with example_stack(state_dir.absolute(), config, in_memory=in_memory) as running:
             report.line("stack", f"ready after {running.state.ready_after_s:.1f} s")
             succeeded = _run_job(example, running, report, phases, with_faults=faults)
     except KeyboardInterrupt:

@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -52,7 +51,7 @@ def tensorboard(
     from trainmaster.cli.tensorboard.mirror import Mirror
 
     folders = _folders(job_ids or [], logdir or [])
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     with tempfile.TemporaryDirectory(prefix="trainmaster-tensorboard-") as root:
         mirror = Mirror(Path(root), _storage(), folders)
         mirror.update()
@@ -128,8 +127,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """End on SIGTERM as on Ctrl-C."""
-    raise KeyboardInterrupt

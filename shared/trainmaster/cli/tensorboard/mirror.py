@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -82,7 +82,7 @@ class Mirror:
             and not self._is_current(path, stored)
         ]
         with ThreadPoolExecutor(THREADS) as pool:
-            return sum(pool.map(_call, changed))
+            return sum(pool.map(lambda copy: copy(), changed))
 
     def _is_current(self, path: str, stored: StoredFile) -> bool:
         copy = self._copies.get(path)
@@ -132,7 +132,3 @@ def _local_path(folder: LogFolder, stored: StoredFile) -> str | None:
 
 def _matches(crc: int, stored: StoredFile) -> bool:
     return base64.b64encode(crc.to_bytes(4, "big")).decode() == stored.crc32c
-
-
-def _call(task: Callable[[], bool]) -> bool:
-    return task()

@@ -17,8 +17,8 @@ from trainmaster.core.reconcile.trial_jobs import results_to_resume
 from trainmaster.core.rules.admission_queue import limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
-from trainmaster.cost.candidate_prices import ranked_by_price
 from trainmaster.cost.cap import CAP_ADVICE, with_rates
+from trainmaster.cost.job_cost import ranked_by_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.flows.commit.record import record

@@ -1,12 +1,12 @@
 """The directive of a VM on Compute Engine, which is written twice.
 
 metadata    for the agent, which receives it by long polling
-label       for the listings, which have no metadata (`trainmaster.gcp.compute_fleet.listed_vms`)
+label       for the listings, which have no metadata (`trainmaster.gcp.compute_fleet.listing`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -28,7 +28,7 @@ class Directives:
     """Thread-safe."""
 
     def __init__(self, project: str, instances: compute_v1.InstancesClient, operations: Operations) -> None:
-        self._project, self._instances, self._operations = project, instances, operations
+        self._instances, self._operations = instances, operations
         self._by_id = partial(by_id, instances, project)
 
     def write(self, vm: Vm, directive: Directive) -> bool:
@@ -40,10 +40,7 @@ class Directives:
         """
         with compute_errors(f"direct {vm.name}"):
             try:
-                instance = self._by_id(
-                    vm,
-                    lambda name: self._instances.get(project=self._project, zone=vm.zone, instance=name, **FLEET_READ),
-                )
+                instance = self._by_id(vm, self._instances.get, **FLEET_READ)
                 if instance.metadata.fingerprint != vm.fingerprint:
                     return False
                 values = {item.key: item.value for item in instance.metadata.items}
@@ -59,34 +56,17 @@ class Directives:
     def _write_metadata(self, vm: Vm, values: Mapping[str, str], directive: Directive) -> bool:
         """Setting metadata replaces all of it. So the current values are sent again, with the fingerprint, which makes
         the call fail if the metadata has changed meanwhile."""
-        metadata = items({**values, DIRECTIVE_KEY: directive_json(directive)})
-        operation = self._by_id(
-            vm,
-            lambda name: self._instances.set_metadata_unary(
-                project=self._project,
-                zone=vm.zone,
-                instance=name,
-                metadata_resource=compute_v1.Metadata(fingerprint=vm.fingerprint, items=metadata),
-                **FLEET_CHANGE,
-            ),
-        )
-        return self._succeeded(vm, operation)
+        changed = items({**values, DIRECTIVE_KEY: directive_json(directive)})
+        metadata = compute_v1.Metadata(fingerprint=vm.fingerprint, items=changed)
+        return self._change(vm, self._instances.set_metadata_unary, metadata_resource=metadata)
 
     def _write_label(self, vm: Vm, instance: compute_v1.Instance, directive: Directive) -> bool:
         labels = {**instance.labels, LABEL_DIRECTIVE: directive_label(directive)}
         request = compute_v1.InstancesSetLabelsRequest(label_fingerprint=instance.label_fingerprint, labels=labels)
-        operation = self._by_id(
-            vm,
-            lambda name: self._instances.set_labels_unary(
-                project=self._project,
-                zone=vm.zone,
-                instance=name,
-                instances_set_labels_request_resource=request,
-                **FLEET_CHANGE,
-            ),
-        )
-        return self._succeeded(vm, operation)
+        return self._change(vm, self._instances.set_labels_unary, instances_set_labels_request_resource=request)
 
-    def _succeeded(self, vm: Vm, operation: compute_v1.Operation) -> bool:
+    def _change(self, vm: Vm, call: Callable[..., compute_v1.Operation], **options: object) -> bool:
+        """Return whether the change has succeeded."""
+        operation = self._by_id(vm, call, **options, **FLEET_CHANGE)
         finished = self._operations.in_zone(vm.zone, operation, SETTLE_S)
         return finished is not None and not finished.error.errors

@@ -140,18 +140,21 @@ def _translate(error: exceptions.GoogleAPICallError) -> Exception:
     return family(f"{problem.code}: {problem.message}")
 
 
-def by_id(instances: compute_v1.InstancesClient, project: str, vm: Vm, call: Callable[[str], Result]) -> Result:
-    """Make a call about a VM with its id; if Google refuses that, with its name, if the VM of this name has the id.
+def by_id(
+    instances: compute_v1.InstancesClient, project: str, vm: Vm, call: Callable[..., Result], **options: Any
+) -> Result:
+    """Call a method about a VM with its id; if Google refuses that, with its name, if the VM of this name has the id.
 
     It is unconfirmed whether the condition on names in provision's role admits ids. Between the two calls, no newer VM
     can get the name: the deletion of this one takes longer. Raises NotFound if the VM does not exist any more.
     """
+    place: dict[str, Any] = {"project": project, "zone": vm.zone}
     try:
-        return call(vm.instance_id)
+        return call(**place, instance=vm.instance_id, **options)
     except exceptions.Forbidden as error:
         if is_transient(error, problem_of(error)):
             raise
-        named = instances.get(project=project, zone=vm.zone, instance=vm.name, **FLEET_READ)
+        named = instances.get(**place, instance=vm.name, **FLEET_READ)
         if str(named.id) != vm.instance_id:
             raise exceptions.NotFound(f"{vm.name} is another VM now") from error
-        return call(vm.name)
+        return call(**place, instance=vm.name, **options)

@@ -129,12 +129,7 @@ class ComputeFleet:
     def delete(self, vm: Vm) -> bool:
         with compute_errors(f"delete {vm.name}"):
             try:
-                operation = self._by_id(
-                    vm,
-                    lambda name: self._instances.delete_unary(
-                        project=self._project, zone=vm.zone, instance=name, **FLEET_CHANGE
-                    ),
-                )
+                operation = self._by_id(vm, self._instances.delete_unary, **FLEET_CHANGE)
             except exceptions.NotFound:
                 return True
             except exceptions.BadRequest as error:

@@ -1,28 +1,44 @@
-"""Listings of VMs: of all zones in one call, or zone by zone while Google cannot do that."""
+"""Listings of VMs: of all zones in one call, or zone by zone while Google cannot do that.
+
+Listings ask for the fields that they need, and never for metadata values, which would be megabytes for a large job. So
+a directive is read from the label that `ComputeFleet.write_directive` writes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 # Imported for its exceptions only: Google's REST clients do not translate them.
 import requests
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from trainmaster.core.model.vm import LabelledVm
-from trainmaster.gcp.compute_fleet.listed_vms import (
-    LISTED_FIELDS,
-    LISTED_FIELDS_OF_ZONE,
-    is_unreachable,
-    to_labelled_vms,
-)
+from trainmaster.core.model.vm import LabelledVm, Vm, VmStatus
+from trainmaster.core.model.vm_names import replica_id_from_vm_name
 from trainmaster.gcp.errors import is_outage
 from trainmaster.gcp.retries import masked
+from trainmaster.gcp.vm_labels import LABEL_VM_GENERATION, directive_of, labelled
 
 PAGE_SIZE: Final = 500
 """The most that Compute allows."""
+_FIELDS: Final = "(id,name,zone,status,labels,metadata/fingerprint,creationTimestamp,lastStartTimestamp)"
+LISTED_FIELDS: Final = f"items/*/instances{_FIELDS},items/*/warning/code,unreachables,nextPageToken"
+"""Field mask of a list of all zones, sent in the header `X-Goog-FieldMask`. Source: Google's "System parameters"."""
+LISTED_FIELDS_OF_ZONE: Final = f"items{_FIELDS},warning/code,nextPageToken"
+
+_STATUSES: Final = {
+    VmStatus.RUNNING: {"RUNNING"},
+    VmStatus.STOPPING: {"STOPPING", "PENDING_STOP", "SUSPENDING", "DEPROVISIONING"},
+    VmStatus.STOPPED: {"TERMINATED", "STOPPED", "SUSPENDED"},
+}
+
+
+def is_unreachable(warning: Any) -> bool:
+    """Whether this is the warning of a scope that Compute Engine cannot reach: it has no items, whatever it has."""
+    return bool(warning.code == "UNREACHABLE")
 
 
 class Listing:
@@ -44,7 +60,7 @@ class Listing:
         try:
             for page in masked(partial(self._instances.aggregated_list, request), LISTED_FIELDS).pages:
                 scopes = page.items.items()
-                listed += [vm for _, scope in scopes for vm in to_labelled_vms(scope.instances)]
+                listed += [vm for _, scope in scopes for vm in labelled(scope.instances, _vm)]
                 unreachable |= {name for name, scope in scopes if is_unreachable(scope.warning)}
                 unreachable |= set(page.unreachables)
         except (exceptions.GoogleAPIError, requests.Timeout) as error:
@@ -72,5 +88,25 @@ class Listing:
         for page in masked(partial(self._instances.list, request), LISTED_FIELDS_OF_ZONE).pages:
             if is_unreachable(page.warning):
                 raise exceptions.ServiceUnavailable(f"Compute Engine cannot reach {zone}")
-            listed += to_labelled_vms(page.items)
+            listed += labelled(page.items, _vm)
         return listed
+
+
+def _vm(instance: compute_v1.Instance) -> Vm:
+    return Vm(
+        name=instance.name,
+        zone=instance.zone.rpartition("/")[2],
+        instance_id=str(instance.id),
+        status=next((status for status, names in _STATUSES.items() if instance.status in names), VmStatus.CREATING),
+        replica_id=replica_id_from_vm_name(instance.name),
+        vm_generation=int(instance.labels.get(LABEL_VM_GENERATION, "0")),
+        directive=directive_of(instance.labels),
+        fingerprint=instance.metadata.fingerprint,
+        created_at=_moment(instance.creation_timestamp),
+        started_at=_moment(instance.last_start_timestamp),
+    )
+
+
+def _moment(text: str) -> datetime | None:
+    """Parse RFC 3339 text. Empty: it has not happened."""
+    return datetime.fromisoformat(text).astimezone(UTC) if text else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from google.cloud import compute_v1
 
@@ -33,19 +34,11 @@ class Operations:
 
     def in_zone(self, zone: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
         """Return the operation when it is DONE; None if it is not within `wait_s`."""
-
-        def wait(name: str, left_s: float) -> compute_v1.Operation:
-            return self._zones.wait(project=self._project, zone=zone, operation=name, retry=None, timeout=left_s)
-
-        return _follow(operation, wait_s, wait)
+        return _follow(operation, wait_s, partial(self._zones.wait, project=self._project, zone=zone))
 
     def in_region(self, region: str, operation: compute_v1.Operation, wait_s: float) -> compute_v1.Operation | None:
         """As `in_zone`."""
-
-        def wait(name: str, left_s: float) -> compute_v1.Operation:
-            return self._regions.wait(project=self._project, region=region, operation=name, retry=None, timeout=left_s)
-
-        return _follow(operation, wait_s, wait)
+        return _follow(operation, wait_s, partial(self._regions.wait, project=self._project, region=region))
 
     def causes(self, zone: str, operation: compute_v1.Operation) -> list[Problem]:
         """Return why the operation failed, the first cause first. Empty: it succeeded.
@@ -66,7 +59,7 @@ class Operations:
 
 
 def _follow(
-    operation: compute_v1.Operation, wait_s: float, wait: Callable[[str, float], compute_v1.Operation]
+    operation: compute_v1.Operation, wait_s: float, wait: Callable[..., compute_v1.Operation]
 ) -> compute_v1.Operation | None:
     deadline = time.monotonic() + wait_s
     while operation.status != compute_v1.Operation.Status.DONE:
@@ -74,7 +67,7 @@ def _follow(
         if left_s <= 0:
             return None
         try:
-            operation = wait(operation.name, left_s)
+            operation = wait(operation=operation.name, retry=None, timeout=left_s)
         except TIMEOUTS:
             return None
     return operation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -13,15 +14,15 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.errors import google_errors, is_missing_database, translate
-from trainmaster.gcp.firestore.documents import Document
+from trainmaster.gcp.firestore.documents import Document, T, UnreadableError, read
 from trainmaster.gcp.retries import CALL
+
+_log = logging.getLogger(__name__)
 
 JOBS: Final = "jobs"
 LEDGER: Final = "ledger"
 
 _CONFLICTS: Final = (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound)
-
-
 UNREADABLE: Final = "unreadable_job"
 """`action` in log lines about documents that cannot be read. The alert in infra/monitoring.tf looks for it."""
 
@@ -92,6 +93,18 @@ def _translate_commit(error: exceptions.GoogleAPICallError) -> Exception | None:
     if isinstance(error, _CONFLICTS) and not is_missing_database(error):
         return ConflictError(error.message)
     return translate(error)
+
+
+def read_or_log(kind: type[T], snapshot: DocumentSnapshot[Any], name: str) -> T | None:
+    """Return the value; None, with an error in the log, if this release cannot read its document. Others continue.
+
+    `name`: field of the log line with the document's id.
+    """
+    try:
+        return read(kind, snapshot.to_dict())
+    except UnreadableError as error:
+        _log.error("unreadable job: %s", error, extra={name: snapshot.id, "action": UNREADABLE})
+        return None
 
 
 def job_path(job_id: str) -> str:

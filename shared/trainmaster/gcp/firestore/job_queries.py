@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
 
-from google.cloud.firestore import DocumentSnapshot, Query
+from google.cloud.firestore import Query
 
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
 from trainmaster.errors import ConflictError
-from trainmaster.gcp.firestore.database import JOBS, UNREADABLE, Database, job_path
-from trainmaster.gcp.firestore.documents import OWNER, UnreadableError, read, submission_time_field
+from trainmaster.gcp.firestore.database import JOBS, Database, job_path, read_or_log
+from trainmaster.gcp.firestore.documents import OWNER, read, submission_time_field
 from trainmaster.ports import AdmissionToken, JobFilter, JobPosition, LiveJobs
-
-_log = logging.getLogger(__name__)
 
 ADMISSION: Final = "control/admission_token"
 
@@ -31,7 +28,7 @@ class JobQueries(Database):
     def survey_live_jobs(self) -> LiveJobs:
         jobs, unreadable = [], []
         for snapshot in self._find(self._where(JOBS, ("is_live", "==", True))):
-            job = read_job(snapshot)
+            job = read_or_log(Job, snapshot, "job_id")
             if job is None:
                 unreadable.append(snapshot.id)
             else:
@@ -91,7 +88,7 @@ class JobQueries(Database):
             return None
         replica_id = replica_id_from_vm_name(name)
         for snapshot in self._find(self._where(JOBS, ("vm_hash", "==", vm_hash))):
-            job = read_job(snapshot)
+            job = read_or_log(Job, snapshot, "job_id")
             has_replica = job is None or replica_id in job.plan.replica_ids
             if has_replica and vm_name(snapshot.id, replica_id) == name:
                 return str(snapshot.id)
@@ -110,12 +107,3 @@ def _indexed_conditions(only: JobFilter | None) -> list[tuple[str, str, object]]
     if only and only.states:
         return [("state", "in", [state.value for state in only.states])]
     return []
-
-
-def read_job(snapshot: DocumentSnapshot[Any]) -> Job | None:
-    """Return the job; None, with an error in the log, if this release cannot read its document. Other jobs continue."""
-    try:
-        return read(Job, snapshot.to_dict())
-    except UnreadableError as error:
-        _log.error("unreadable job: %s", error, extra={"job_id": snapshot.id, "action": UNREADABLE})
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -14,11 +13,9 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry, ends_of
 from trainmaster.errors import ConflictError
-from trainmaster.gcp.firestore.database import LEDGER, UNREADABLE, Database, commit, ledger_path
-from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, UnreadableError, read
+from trainmaster.gcp.firestore.database import LEDGER, Database, commit, ledger_path, read_or_log
+from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, read
 from trainmaster.ports import COMMIT_MAX, ENDS_READ, LOSSES_READ, Loaded, PendingEntries
-
-_log = logging.getLogger(__name__)
 
 MARK_TRIES: Final = 5
 """How often `mark_done` reads again after another writer confirmed some of the same entries."""
@@ -111,18 +108,10 @@ class Ledgers(Database):
     def open_notifications(self, limit: int) -> tuple[LedgerEntry, ...]:
         ledgers = self._client.collection_group(LEDGER)
         query = ledgers.where(filter=FieldFilter(NOTIFICATION_PENDING, "==", True)).limit(limit)
-        return tuple(entry for entry in map(_read_entry, self._find(query)) if entry is not None)
+        entries = (read_or_log(LedgerEntry, snapshot, "event") for snapshot in self._find(query))
+        return tuple(entry for entry in entries if entry is not None)
 
 
 def _in_order_of_commits(snapshots: list[DocumentSnapshot[Any]]) -> tuple[LedgerEntry, ...]:
     snapshots.sort(key=lambda snapshot: snapshot.create_time)
     return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in snapshots)
-
-
-def _read_entry(snapshot: DocumentSnapshot[Any]) -> LedgerEntry | None:
-    """Return the entry; None, with an error in the log, if this release cannot read its document."""
-    try:
-        return read(LedgerEntry, snapshot.to_dict())
-    except UnreadableError as error:
-        _log.error("unreadable job: ledger entry: %s", error, extra={"event": snapshot.id, "action": UNREADABLE})
-        return None

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from google.api_core import exceptions
-from google.cloud.storage import Blob, Client
+from google.cloud.storage import Client
 
 from trainmaster.errors import PermanentError
 from trainmaster.gcp.errors import google_errors
 from trainmaster.gcp.retries import CALL
+from trainmaster.gcp.storage_objects import read_part
 
 FIELDS: Final = "items(name,size,generation,crc32c),nextPageToken"
 
@@ -46,13 +47,4 @@ class EventFiles:
 
     def read(self, file: StoredFile, start: int) -> bytes | None:
         """Return the content of this generation from byte `start`. None: it has been replaced or deleted."""
-        bucket, _, name = file.uri.removeprefix("gs://").partition("/")
-        blob = Blob(name, self._client.bucket(bucket), generation=file.generation)
-        with google_errors(f"read {file.uri}"):
-            try:
-                data: bytes = blob.download_as_bytes(start=start, checksum=None, **CALL)
-            except exceptions.NotFound:
-                return None
-            except exceptions.RequestRangeNotSatisfiable:
-                return b""  # an empty object has no first byte
-        return data
+        return read_part(self._client, file.uri, file.generation, start)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, fields
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -25,8 +26,14 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.errors import NO_CONNECTION
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.rest_api import Json, RestApi
-from trainmaster.gcp.tools.inspected_resources import DeployedFunction, Notification, Quota, Subscription
-from trainmaster.gcp.tools.policies import Policy, read_policy
+from trainmaster.gcp.tools.inspected_resources import (
+    DeployedFunction,
+    Notification,
+    Policy,
+    Quota,
+    Subscription,
+    read_policy,
+)
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 
 TIMEOUT_S: Final = 20.0
@@ -42,33 +49,20 @@ class InspectionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Base addresses. Empty: Google's own, the only ones that are sent credentials."""
+    """Base addresses, by Google's name of the API. Empty: Google's own, the only ones that are sent credentials."""
 
     pubsub: str = ""
     firestore: str = ""
     storage: str = ""
     compute: str = ""
-    projects: str = ""
-    """Cloud Resource Manager."""
-    accounts: str = ""
-    """IAM."""
-    policies: str = ""
-    """Organization Policy."""
-    functions: str = ""
+    cloudresourcemanager: str = ""
+    iam: str = ""
+    orgpolicy: str = ""
+    cloudfunctions: str = ""
     tpu: str = ""
 
 
-GOOGLE: Final = Endpoints(
-    pubsub="https://pubsub.googleapis.com",
-    firestore="https://firestore.googleapis.com",
-    storage="https://storage.googleapis.com",
-    compute="https://compute.googleapis.com",
-    projects="https://cloudresourcemanager.googleapis.com",
-    accounts="https://iam.googleapis.com",
-    policies="https://orgpolicy.googleapis.com",
-    functions="https://cloudfunctions.googleapis.com",
-    tpu="https://tpu.googleapis.com",
-)
+GOOGLE: Final = Endpoints(*(f"https://{field.name}.googleapis.com" for field in fields(Endpoints)))
 
 
 class Inspection:
@@ -81,7 +75,7 @@ class Inspection:
 
     def google_time(self) -> datetime:
         """Return the clock of Google's server, to the second. Sends no token: a wrong clock may prevent getting one."""
-        base = self.endpoints.projects or GOOGLE.projects
+        base = self.endpoints.cloudresourcemanager or GOOGLE.cloudresourcemanager
         try:
             response = Request()(f"{base}/v1/projects/{self.project}", timeout=TIMEOUT_S)
         except NO_CONNECTION as error:
@@ -156,9 +150,7 @@ class Inspection:
     def quotas(self, region: str) -> tuple[Quota, ...] | None:
         """Return the quotas of the region; None if it does not exist."""
         resource = self._find("compute", f"/compute/v1/projects/{self.project}/regions/{region}")
-        if resource is None:
-            return None
-        return _quotas_of(resource)
+        return None if resource is None else _quotas_of(resource)
 
     def project_quotas(self) -> tuple[Quota, ...]:
         """Return the quotas that count all regions together."""
@@ -188,7 +180,7 @@ class Inspection:
     def deleted_roles(self) -> frozenset[str]:
         """Return the ids of the deleted custom roles that can still be restored."""
         path = f"/v1/projects/{self.project}/roles?showDeleted=true&pageSize=1000"
-        roles = self._call("accounts", path).get("roles", ())
+        roles = self._call("iam", path).get("roles", ())
         return frozenset(_short(role["name"]) for role in roles if role.get("deleted"))
 
     def offers(self, zone: str) -> frozenset[str]:
@@ -206,11 +198,11 @@ class Inspection:
     def policy(self, constraint: str) -> Policy:
         """Return the effective policy of a constraint such as `gcp.resourceLocations`."""
         path = f"/v2/projects/{self.project}/policies/{constraint}:getEffectivePolicy"
-        return read_policy(self._find("policies", path) or {})
+        return read_policy(self._find("orgpolicy", path) or {})
 
     def functions(self) -> tuple[DeployedFunction, ...]:
         """Return the functions of all regions."""
-        answer = self._call("functions", f"/v2/projects/{self.project}/locations/-/functions?pageSize=1000")
+        answer = self._call("cloudfunctions", f"/v2/projects/{self.project}/locations/-/functions?pageSize=1000")
         return tuple(
             DeployedFunction(
                 _short(item["name"]),
@@ -229,7 +221,7 @@ class Inspection:
             raise InspectionError(0, f"{url} does not answer: {error}") from None
 
     def has_account(self, email: str) -> bool:
-        return self._find("accounts", f"/v1/projects/{self.project}/serviceAccounts/{email}") is not None
+        return self._find("iam", f"/v1/projects/{self.project}/serviceAccounts/{email}") is not None
 
     def _pubsub(self, path: str) -> Json | None:
         return self._find("pubsub", f"/v1/projects/{self.project}/{path}")
@@ -247,15 +239,13 @@ class Inspection:
         """Get the resource, or post the body. `service` is a field of Endpoints."""
         emulator: str = getattr(self.endpoints, service)
         google: str = getattr(GOOGLE, service)
-        api = RestApi(google, emulator, TIMEOUT_S, "" if emulator else self._token)
         try:
-            return api.call("GET" if body is None else "POST", path, body)
+            with closing(RestApi(google, emulator, TIMEOUT_S, "" if emulator else self._token)) as api:
+                return api.call("GET" if body is None else "POST", path, body)
         except exceptions.GoogleAPICallError as error:
             raise InspectionError(int(error.code or 0), str(error.message)) from None
         except NO_CONNECTION as error:
-            raise InspectionError(0, f"{api.base} does not answer: {error}") from None
-        finally:
-            api.close()
+            raise InspectionError(0, f"{emulator or google} does not answer: {error}") from None
 
     @cached_property
     def _token(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from google.api_core import exceptions
 from google.cloud import scheduler_v1
@@ -83,25 +83,14 @@ class CloudScheduler:
         with google_errors("Cloud Scheduler"):
             return [_as_json(job) for job in self._client.list_jobs(parent=parent, **CALL)]
 
-    def run(self, name: str) -> None:
-        """Start the job now, once, whatever its schedule. `name`: `projects/P/locations/L/jobs/JOB`, as below.
+    def act(self, verb: Literal["run", "pause", "resume", "delete"], name: str) -> None:
+        """Run the job now, once, whatever its schedule; or change it. `name`: `projects/P/locations/L/jobs/JOB`.
 
-        Raises PermanentError if there is no such job. The call is not repeated: each one is another run.
+        Raises PermanentError if there is no such job. A run is not requested again: each call is another run.
         """
+        options = {"retry": None, "timeout": CALL_S} if verb == "run" else CALL
         with google_errors("Cloud Scheduler"):
-            self._client.run_job(name=name, retry=None, timeout=CALL_S)
-
-    def pause(self, name: str) -> None:
-        with google_errors("Cloud Scheduler"):
-            self._client.pause_job(name=name, **CALL)
-
-    def resume(self, name: str) -> None:
-        with google_errors("Cloud Scheduler"):
-            self._client.resume_job(name=name, **CALL)
-
-    def delete(self, name: str) -> None:
-        with google_errors("Cloud Scheduler"):
-            self._client.delete_job(name=name, **CALL)
+            getattr(self._client, f"{verb}_job")(name=name, **options)
 
     def close(self) -> None:
         self._client.transport.close()

@@ -7,7 +7,7 @@ the fields that they need, without metadata.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,7 @@ from trainmaster.gcp.retries import masked
 from trainmaster.gcp.tpu_fleet.errors import has_no_tpus, problem_of
 from trainmaster.gcp.tpu_fleet.nodes import log_health, vm_of
 from trainmaster.gcp.tpu_fleet.queued_resources import QueuedResources
-from trainmaster.gcp.vm_labels import LABEL_JOB
+from trainmaster.gcp.vm_labels import LABEL_JOB, labelled
 
 PAGE_SIZE: Final = 200
 LISTED_FIELDS: Final = (
@@ -79,18 +79,10 @@ class Listing:
         request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=PAGE_SIZE)
         for page in masked(partial(self._client.list_nodes, request), LISTED_FIELDS).pages:
             unreachable |= set(page.unreachable)
-            yield from _to_labelled_vms(page.nodes)
+            for node in page.nodes:
+                if LABEL_JOB in node.labels:
+                    log_health(node)
+            yield from labelled(page.nodes, vm_of)
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._project}/locations/{zone}"
-
-
-def _to_labelled_vms(nodes: Iterable[tpu_v2.Node]) -> Iterator[LabelledVm]:
-    for node in nodes:
-        if LABEL_JOB not in node.labels:
-            continue
-        log_health(node)
-        try:
-            yield LabelledVm(vm_of(node), node.labels[LABEL_JOB])
-        except ValueError:
-            _log.warning("%s has a job's label, but a name that no replica has; it is ignored", node.name)

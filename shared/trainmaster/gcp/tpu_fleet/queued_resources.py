@@ -11,7 +11,6 @@ return the result of the first call, even after the queued resource was deleted.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -40,7 +39,7 @@ from trainmaster.gcp.tpu_fleet.errors import (
 from trainmaster.gcp.tpu_fleet.operations import Operations
 from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, identity, is_flex_start, node_of, request, vm_of
 from trainmaster.gcp.vm_defaults import Problem
-from trainmaster.gcp.vm_labels import LABEL_ATTEMPT, LABEL_JOB, LABEL_ROUND
+from trainmaster.gcp.vm_labels import LABEL_ATTEMPT, LABEL_JOB, LABEL_ROUND, labelled
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
 
 SETTLE_S: Final = 3.0
@@ -49,8 +48,6 @@ PAGE_SIZE: Final = 200
 LISTED_FIELDS: Final = "queuedResources(name,createTime,state,tpu/nodeSpec/node/labels),nextPageToken,unreachable"
 """Without the metadata of the requested nodes."""
 _UNEXPLAINED: Final = Problem("DEADLINE_EXCEEDED", "the queued resource failed, and Cloud TPU gives no reason")
-
-_log = logging.getLogger(__name__)
 
 
 class QueuedResources:
@@ -67,14 +64,7 @@ class QueuedResources:
         listing = tpu_v2.ListQueuedResourcesRequest(parent=parent, page_size=PAGE_SIZE)
         for page in masked(partial(self._client.list_queued_resources, listing), LISTED_FIELDS).pages:
             unreachable |= set(page.unreachable)
-            for queued in page.queued_resources:
-                label = node_of(queued).labels.get(LABEL_JOB)
-                if label is None:
-                    continue
-                try:
-                    yield LabelledVm(vm_of(queued), label)
-                except ValueError:
-                    _log.warning("%s has a job's label, but a name that no replica has; it is ignored", queued.name)
+            yield from labelled(page.queued_resources, vm_of, lambda queued: node_of(queued).labels)
 
     def create(self, parent: str, job: Job, create: Create, node: tpu_v2.Node) -> CreateOutcome:
         (name,) = create.names

@@ -9,57 +9,23 @@ from __future__ import annotations
 
 from typing import Final
 
-_ABC: Final = ("a", "b", "c")
-_BCD: Final = ("b", "c", "d")
-
-_ZONE_LETTERS: Final = {
-    "africa-south1": _ABC,
-    "asia-east1": _ABC,
-    "asia-east2": _ABC,
-    "asia-northeast1": _ABC,
-    "asia-northeast2": _ABC,
-    "asia-northeast3": _ABC,
-    "asia-south1": _ABC,
-    "asia-south2": _ABC,
-    "asia-southeast1": _ABC,
-    "asia-southeast2": _ABC,
-    "australia-southeast1": _ABC,
-    "australia-southeast2": _ABC,
-    "europe-central2": _ABC,
-    "europe-north1": _ABC,
-    "europe-north2": _ABC,
-    "europe-southwest1": _ABC,
-    "europe-west1": _BCD,
-    "europe-west2": _ABC,
-    "europe-west3": _ABC,
-    "europe-west4": _ABC,
-    "europe-west6": _ABC,
-    "europe-west8": _ABC,
-    "europe-west9": _ABC,
-    "europe-west10": _ABC,
-    "europe-west12": _ABC,
-    "me-central1": _ABC,
-    "me-central2": _ABC,
-    "me-west1": _ABC,
-    "northamerica-northeast1": _ABC,
-    "northamerica-northeast2": _ABC,
-    "northamerica-south1": _ABC,
-    "southamerica-east1": _ABC,
-    "southamerica-west1": _ABC,
-    "us-central1": ("a", "b", "c", "f"),
-    "us-central2": ("b",),
-    "us-east1": _BCD,
-    "us-east4": _ABC,
-    "us-east5": _ABC,
-    "us-south1": _ABC,
-    "us-west1": _ABC,
-    "us-west2": _ABC,
-    "us-west3": _ABC,
-    "us-west4": _ABC,
-}
+_ABC: Final = (
+    *("africa-south1", "me-central1", "me-central2", "me-west1"),
+    *("asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2", "asia-northeast3"),
+    *("asia-south1", "asia-south2", "asia-southeast1", "asia-southeast2"),
+    *("australia-southeast1", "australia-southeast2"),
+    *("europe-central2", "europe-north1", "europe-north2", "europe-southwest1", "europe-west2", "europe-west3"),
+    *("europe-west4", "europe-west6", "europe-west8", "europe-west9", "europe-west10", "europe-west12"),
+    *("northamerica-northeast1", "northamerica-northeast2", "northamerica-south1"),
+    *("southamerica-east1", "southamerica-west1"),
+    *("us-east4", "us-east5", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4"),
+)
+"""Regions with the zones a, b and c."""
+_OTHERS: Final = {"europe-west1": "bcd", "us-central1": "abcf", "us-central2": "b", "us-east1": "bcd"}
 
 REGION_ZONES: Final = {
-    region: tuple(f"{region}-{letter}" for letter in letters) for region, letters in _ZONE_LETTERS.items()
+    region: tuple(f"{region}-{letter}" for letter in letters)
+    for region, letters in sorted((dict.fromkeys(_ABC, "abc") | _OTHERS).items())
 }
 
 TPU_ONLY_REGIONS: Final = ("us-central2",)

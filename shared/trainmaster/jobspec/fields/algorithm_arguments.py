@@ -8,7 +8,6 @@ from typing import Final
 from trainmaster.algorithms.arguments.argument import STORAGE, Argument, Values
 from trainmaster.algorithms.arguments.parse import InvalidArgumentsError, parse_arguments
 from trainmaster.algorithms.arguments.tables import TABLES, metric_tags
-from trainmaster.core.model.plan import Substitution
 from trainmaster.core.model.search_space import format_number
 from trainmaster.jobspec.catalog.algorithms import Algorithm
 from trainmaster.jobspec.formats.ai_platform import ParameterSpec, TrainingInput
@@ -20,13 +19,7 @@ _TUNING_PATH: Final[FieldPath] = (TRAINING_INPUT, "hyperparameters")
 _DATA: Final = ("training_data_path", "validation_data_path", "test_data_path")
 
 
-def check_arguments(
-    algorithm: Algorithm,
-    args: tuple[str, ...],
-    training: TrainingInput,
-    problems: Problems,
-    substitutions: list[Substitution],
-) -> None:
+def check_arguments(algorithm: Algorithm, args: tuple[str, ...], training: TrainingInput, problems: Problems) -> None:
     """Check the arguments, and note those that have another effect than on the service."""
     if problems.has_any_at(_ARGS_PATH):
         return
@@ -43,11 +36,9 @@ def check_arguments(
             problem = f"of {algorithm.name}: --{name} must be a path in Cloud Storage, not {quoted(path)}"
             problems.add_text(_ARGS_PATH, problem, f"--{name}=gs://my-bucket/data/training.csv")
     _check_metric(algorithm, parsed.values, training, problems)
-    field = problems.spelled_path(_ARGS_PATH)
-    substitutions.extend(
-        Substitution(field, f"--{note.name} {note.requested}", _replacement(note.name, note.replacement), note.reason)
-        for note in parsed.notes
-    )
+    for note in parsed.notes:
+        replacement = _replacement(note.name, note.replacement)
+        problems.substitute(_ARGS_PATH, f"--{note.name} {note.requested}", replacement, note.reason)
 
 
 def _replacement(name: str, replacement: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from trainmaster.core.model.plan import Substitution
 from trainmaster.jobspec.catalog.algorithms import image_algorithm
 from trainmaster.jobspec.catalog.runtimes import RUNTIME_OF_FRAMEWORK
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
@@ -63,7 +62,7 @@ def had_keras_2(image: str) -> bool:
     return match["framework"] == "tf" and (int(match["major"]), int(match["minor"])) < KERAS_3_SINCE
 
 
-def prebuilt_image_substitution(image: str, runtime: str, path: FieldPath, problems: Problems) -> Substitution:
-    """Return the note that a prebuilt image is replaced by a runtime."""
+def note_prebuilt_image(image: str, runtime: str, path: FieldPath, problems: Problems) -> None:
+    """Note that a prebuilt image is replaced by a runtime."""
     reason = "Google's prebuilt training images have ended; the package runs in the current runtime of their framework."
-    return Substitution(problems.spelled_path(path), image, runtime, reason)
+    problems.substitute(path, image, runtime, reason)

@@ -20,6 +20,7 @@ _MODULE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
 
 
 def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems) -> None:
+    require(packages, path, problems)
     first_with_name: dict[str, int] = {}
     for index, uri in enumerate(packages):
         object_uri = _GENERATION.sub("", uri)
@@ -38,14 +39,15 @@ def check_packages(packages: Sequence[str], path: FieldPath, problems: Problems)
         first_with_name.setdefault(file_name, index)
 
 
-def check_module(module: str, path: FieldPath, problems: Problems) -> None:
-    if not _MODULE.fullmatch(module):
+def check_module(module: str | None, path: FieldPath, problems: Problems) -> None:
+    require(module, path, problems)
+    if module is not None and not _MODULE.fullmatch(module):
         rule = "must be a dotted module name for python -m"
         problems.add(path, f"{rule}, not {quoted(module)}", _dotted_name(module) or example_at(path))
 
 
-def check_directory(directory: str, path: FieldPath, problems: Problems) -> None:
-    if not _is_safe_uri(directory, _GCS_DIRECTORY):
+def check_directory(directory: str | None, path: FieldPath, problems: Problems) -> None:
+    if directory is not None and not _is_safe_uri(directory, _GCS_DIRECTORY):
         rule = "must be a Cloud Storage path (gs://bucket/path, without .. and wildcards)"
         problems.add(path, f"{rule}, not {quoted(directory)}", example_at(path))
 

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import replace
 from typing import Final
 
-from trainmaster.core.model.plan import Program, Substitution, Variable
+from trainmaster.core.model.plan import Program, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import (
     PAST_PYTHONS,
@@ -26,9 +26,7 @@ PYTHON_PATH: Final[FieldPath] = (TRAINING_INPUT, "pythonVersion")
 LEGACY_KERAS: Final = "TF_USE_LEGACY_KERAS"
 
 
-def resolve_runtime(
-    training: TrainingInput, problems: Problems, substitutions: list[Substitution], *, on_tpu: bool
-) -> Runtime:
+def resolve_runtime(training: TrainingInput, problems: Problems, *, on_tpu: bool) -> Runtime:
     """Return the current runtime for the requested version. Without one it is the default, and nothing is noted."""
     requested = training.runtime_version or RUNTIME_DEFAULT
     past = PAST_RUNTIMES.get(requested)
@@ -45,15 +43,14 @@ def resolve_runtime(
             f"Runtime version {requested} ended with AI Platform Training; its current replacement is {replacement}."
         )
         reason = ended if past else f"Runtime {requested} has different packages on TPUs."
-        path = problems.spelled_path(RUNTIME_PATH)
-        substitutions.append(Substitution(path, requested, replacement, reason))
+        problems.substitute(RUNTIME_PATH, requested, replacement, reason)
     pythons = past.pythons if past else (RUNTIMES[version].python, *PAST_PYTHONS)
-    _check_python(training.python_version, pythons, runtime, problems, substitutions)
+    _check_python(training.python_version, pythons, runtime, problems)
     return runtime
 
 
 def keep_keras_2(
-    programs: dict[TaskType, Program], path: str, requested: str, substitutions: list[Substitution]
+    programs: dict[TaskType, Program], path: FieldPath, requested: str, problems: Problems
 ) -> dict[TaskType, Program]:
     """Return the programs with the variable that makes `tf.keras` Keras 2, unless they set it themselves.
 
@@ -71,7 +68,7 @@ def keep_keras_2(
         reason = (
             'The requested runtime had Keras 2, which tf_keras provides (with "0" in trainmaster.env, it is Keras 3).'
         )
-        substitutions.append(Substitution(path, f"Keras of {requested}", f"{LEGACY_KERAS}=1", reason))
+        problems.substitute(path, f"Keras of {requested}", f"{LEGACY_KERAS}=1", reason)
     return kept
 
 
@@ -91,18 +88,12 @@ def runtime_label(version: str, runtime: Runtime) -> str:
     return version if runtime == RUNTIMES[version] else " ".join(runtime.packages)
 
 
-def _check_python(
-    requested: str | None,
-    allowed: tuple[str, ...],
-    runtime: Runtime,
-    problems: Problems,
-    substitutions: list[Substitution],
-) -> None:
+def _check_python(requested: str | None, allowed: tuple[str, ...], runtime: Runtime, problems: Problems) -> None:
     if requested is None or requested == runtime.python or problems.has_any_at(RUNTIME_PATH):
         return
     if requested in allowed:
         reason = f"The runtime {runtime.name} has Python {runtime.python} only."
-        substitutions.append(Substitution(problems.spelled_path(PYTHON_PATH), requested, runtime.python, reason))
+        problems.substitute(PYTHON_PATH, requested, runtime.python, reason)
     else:
         problem = f"does not belong to this runtime version: {quoted(requested)} (it has {' or '.join(allowed)})"
         problems.add(PYTHON_PATH, problem, runtime.python)

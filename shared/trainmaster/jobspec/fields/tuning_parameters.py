@@ -1,4 +1,4 @@
-"""The rules for tuned parameters that both APIs have in common."""
+"""The rules for tuned parameters, and for a tuning job that resumes another one, that both APIs have in common."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from trainmaster.core.model.job import CUSTOM_JOB_PREFIX
 from trainmaster.core.model.search_space import Parameter, ParameterKind, Scale, format_number
+from trainmaster.jobspec.fields.job_id import JOB_ID
 from trainmaster.jobspec.formats.ai_platform import ScaleType
+from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
+from trainmaster.jobspec.reading.document_kinds import EXTENSION
 
 TRIALS_BYTES_MAX: Final = 400_000
 """Size of all stored trials. Together with the results of an earlier tuning job, they fit one Firestore document of 1
@@ -24,6 +28,8 @@ INTEGER_MAX: Final = 2**53
 DOUBLE_MAX: Final = 1e300
 """Low enough that the sum and the difference of two limits are finite."""
 
+RESUMED: Final[FieldPath] = (EXTENSION, "resumePreviousJobId")
+"""Vertex AI has no field for the job that is resumed."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _SCALES: Final = {ScaleType.UNIT_LOG_SCALE: Scale.LOG, ScaleType.UNIT_REVERSE_LOG_SCALE: Scale.REVERSE_LOG}
 
@@ -156,3 +162,25 @@ def _parameter(request: ParameterRequest, kind: ParameterKind) -> Parameter:
         choices=request.categories or tuple(format_number(value) for value in request.numbers),
         scale=Scale.LINEAR if request.scale is None else _SCALES.get(request.scale, Scale.LINEAR),
     )
+
+
+def resolve_resumed_job(job_id: str | None, path: FieldPath, problems: Problems) -> str | None:
+    """Return the stored id of the tuning job that is resumed; None if none is named.
+
+    Jobs that Vertex AI's API created are named by their number, or by the resource name that ends with it.
+    """
+    if job_id is None:
+        return None
+    name = job_id.rpartition("/")[2]
+    if name.isdecimal():
+        return CUSTOM_JOB_PREFIX + name
+    if not JOB_ID.fullmatch(name):
+        problems.add(path, f"must be the id of a tuning job, not {quoted(job_id)}", "digits_tuning_1")
+    return name
+
+
+def refuse_resumed_job(extension: Extension, instead: str, problems: Problems) -> None:
+    """Report `trainmaster.resumePreviousJobId` in a document that is not a HyperparameterTuningJob."""
+    if extension.resume_previous_job_id is not None:
+        problem = f"can be set for a HyperparameterTuningJob only; {instead}"
+        problems.add_text(RESUMED, problem, "leave it out")

@@ -24,8 +24,6 @@ WINDOW_S_MIN: Final = 600
 """Shortest exitPolicy.window: restarts after quick failures would never be used up in a shorter one."""
 STALL_S_MIN: Final = 60
 """Shortest stallTimeout: importing a framework or reading a checkpoint prints nothing for most of a minute."""
-
-
 STILL_S: Final = 600
 """How long programs must be still at least to be ended by `stallTimeout: auto`."""
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from trainmaster.core.model.plan import Substitution
 from trainmaster.jobspec.formats.base_model import WireModel
-from trainmaster.jobspec.formats.vertex_pipeline import CUSTOM_TASK
+from trainmaster.jobspec.formats.vertex import CUSTOM_TASK
 from trainmaster.jobspec.problems import FieldPath, Problems
 
 

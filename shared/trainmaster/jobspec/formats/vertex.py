@@ -1,4 +1,4 @@
-"""The job document of Vertex AI: a CustomJob, field for field as in its API.
+"""The job documents of Vertex AI: a CustomJob, field for field as in its API, and a TrainingPipeline around one.
 
     VertexCustomJob
     ├── jobId                    Trainmaster's: a Vertex AI job has a number, a job here has a name
@@ -11,14 +11,14 @@
     │   └── …                    fields that are only modelled to be refused by name (`fields.unsupported`)
     └── trainmaster              Extension (`formats.extension`)
 
-Source: the discovery document of `aiplatform` v1 (revision 20261106).
+Source: the discovery document of `aiplatform` v1 (revision 20261106), and the requests of google-cloud-aiplatform 2.7.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -38,6 +38,8 @@ from trainmaster.jobspec.formats.scalars import (
 )
 
 DISPLAY_NAME_CHARS_MAX: Final = 128
+CUSTOM_TASK: Final = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
+"""The only `trainingTaskDefinition` of custom training. The SDK accepts no other in an answer."""
 
 
 class Strategy(StrEnum):
@@ -187,3 +189,15 @@ class VertexJob(WireModel):
 
 class VertexCustomJob(VertexJob):
     job_spec: CustomJobSpec = wire_field({"workerPoolSpecs": [_POOL]}, "What to run.", factory=CustomJobSpec)
+
+
+class VertexPipeline(VertexCustomJob):
+    """A CustomJob with its specification under `trainingTaskInputs`, as Vertex AI's SDK sends it."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"trainingTaskInputs": "jobSpec", "training_task_inputs": "jobSpec"}
+
+    training_task_definition: OptionalString = wire_field(CUSTOM_TASK, "Kind of the task: custom training only.")
+    input_data_config: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
+    model_to_upload: Mapping[str, object] | None = wire_field({}, _UNSUPPORTED)
+    model_id: OptionalString = wire_field("17", _UNSUPPORTED)
+    parent_model: OptionalString = wire_field("projects/1/locations/us-central1/models/2", _UNSUPPORTED)

@@ -12,7 +12,7 @@ from typing import Final
 from trainmaster.core.machines.families import Sale
 from trainmaster.core.machines.gpus import GPUS
 from trainmaster.core.machines.machine_types import family_of
-from trainmaster.core.model.plan import Substitution, TaskGroup
+from trainmaster.core.model.plan import TaskGroup
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES
 from trainmaster.jobspec.machines.role_request import RoleRequest
@@ -54,11 +54,7 @@ def check_machines(
 
 
 def with_disks_for_image(
-    roles: Sequence[RoleRequest],
-    groups: Sequence[TaskGroup],
-    image: str,
-    problems: Problems,
-    substitutions: list[Substitution],
+    roles: Sequence[RoleRequest], groups: Sequence[TaskGroup], image: str, problems: Problems
 ) -> tuple[TaskGroup, ...]:
     """Enlarge boot disks that are smaller than the image."""
     if not image.startswith(DEEP_LEARNING_IMAGES):
@@ -69,10 +65,10 @@ def with_disks_for_image(
         is_large_enough = group.tpu is not None or group.boot_disk_gib >= DEEP_LEARNING_GIB_MIN
         enlarged.append(group if is_large_enough else replace(group, boot_disk_gib=DEEP_LEARNING_GIB_MIN))
         if not is_large_enough:
-            field = problems.spelled_path((*paths[group.task_type].disk, "bootDiskSizeGb"))
+            field = (*paths[group.task_type].disk, "bootDiskSizeGb")
             reason = f"The boot image has {DEEP_LEARNING_GIB_MIN} GB, and a disk cannot be smaller than its image."
             requested, replacement = f"{group.boot_disk_gib} GB", f"{DEEP_LEARNING_GIB_MIN} GB"
-            substitutions.append(Substitution(field, requested, replacement, reason))
+            problems.substitute(field, requested, replacement, reason)
     return tuple(enlarged)
 
 

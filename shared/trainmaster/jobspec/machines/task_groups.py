@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.core.model.plan import BuiltInAlgorithm, Substitution, TaskGroup
+from trainmaster.core.model.plan import BuiltInAlgorithm, TaskGroup
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, TaskType
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS, XGBOOST_ON_GPU, Algorithm
 from trainmaster.jobspec.catalog.runtimes import Runtime
@@ -19,7 +19,7 @@ from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
 
 
 def resolve_task_groups(
-    roles: Sequence[RoleRequest], problems: Problems, substitutions: list[Substitution], *, has_containers: bool
+    roles: Sequence[RoleRequest], problems: Problems, *, has_containers: bool
 ) -> tuple[TaskGroup, ...]:
     """Return a group for each role without problems."""
     if not roles:
@@ -27,7 +27,7 @@ def resolve_task_groups(
     _check_replicas(roles, problems)
     if not has_containers:
         _check_one_platform(roles, problems)
-    groups = (HardwareResolver(role, problems, substitutions).resolve() for role in roles)
+    groups = (HardwareResolver(role, problems).resolve() for role in roles)
     return tuple(group for group in groups if group is not None)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from trainmaster.core.machines.families import HYPERDISK_BALANCED, PD_BALANCED, PD_SSD, PD_STANDARD
 from trainmaster.core.machines.machine_types import family_of, find_machine_type, refusal_of
-from trainmaster.core.model.plan import Accelerator, Substitution, TaskGroup
+from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.reconcile.machine_families import boot_disk_type
 from trainmaster.jobspec.catalog.machine_types import (
     BUILT_IN_GPUS,
@@ -39,11 +39,10 @@ DISK_GIB_DEFAULT: Final = 100
 class HardwareResolver:
     """Resolves one role. Adds a substitution where the job or its scale tier names something that no longer exists."""
 
-    def __init__(self, role: RoleRequest, problems: Problems, substitutions: list[Substitution]) -> None:
+    def __init__(self, role: RoleRequest, problems: Problems) -> None:
         self._role = role
         self._paths = role.paths
         self._problems = problems
-        self._substitutions = substitutions
 
     def resolve(self) -> TaskGroup | None:
         """Return the role's task group; None if its machine cannot be determined."""
@@ -69,7 +68,9 @@ class HardwareResolver:
         tpu = resolve_slice(self._role, self._problems)
         if self._role.disk is not None:
             requested = f"{self._role.disk.boot_disk_size_gb or DISK_GIB_DEFAULT} GB"
-            self._substitute(self._paths.disk, requested, "a TPU VM's own", "TPU VMs have a boot disk of fixed size.")
+            self._problems.substitute(
+                self._paths.disk, requested, "a TPU VM's own", "TPU VMs have a boot disk of fixed size."
+            )
         return TaskGroup(self._role.task_type, self._role.count, "", tpu=tpu) if tpu else None
 
     def _refuse_machine(self, name: str) -> None:
@@ -92,7 +93,7 @@ class HardwareResolver:
         reason = f"{name} is AI Platform's own name for {legacy}; Compute Engine does not know it."
         if gpu is not None and gpu.type in RETIRED_GPUS:
             reason = f"{name} means {legacy}; {RETIRED_GPUS[gpu.type].reason}"
-        self._substitute(self._paths.machine, name, replacement, reason)
+        self._problems.substitute(self._paths.machine, name, replacement, reason)
         return machine, accelerator
 
     def _gpus_of(self, machine: str) -> Accelerator | None:
@@ -151,7 +152,7 @@ class HardwareResolver:
         accelerator = _accelerator(_replacement(gpu))
         if gpu.type in RETIRED_GPUS:
             replacement = f"{accelerator.count} x {accelerator.type}"
-            self._substitute(path, str(gpu), replacement, RETIRED_GPUS[gpu.type].reason)
+            self._problems.substitute(path, str(gpu), replacement, RETIRED_GPUS[gpu.type].reason)
         return accelerator
 
     def _boot_disk(self, machine: str) -> tuple[int, str]:
@@ -168,10 +169,6 @@ class HardwareResolver:
 
     def _machine_example(self, machine: str) -> str:
         return f'{self._problems.spelled_name(self._paths.machine)}: "{machine}"'
-
-    def _substitute(self, path: FieldPath, requested: str, replacement: str, reason: str) -> None:
-        field = self._problems.spelled_path(path)
-        self._substitutions.append(Substitution(field, requested, replacement, reason))
 
 
 def _replacement(gpu: Gpu) -> Gpu:

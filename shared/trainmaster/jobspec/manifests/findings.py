@@ -19,8 +19,6 @@ from trainmaster.jobspec.problems import InvalidJob, Problem, quoted
 
 _LEAVE_OUT: Final = "leave it out"
 _REQUESTED_CHARS_MAX: Final = 120
-
-
 Count = Annotated[int, Field(ge=0)]
 
 

@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Final
 from trainmaster.core.machines.tpus import CHIPS_PER_HOST, TPU_VMS
 from trainmaster.jobspec.manifests.findings import Count, Findings, Level
 from trainmaster.jobspec.manifests.job_file import Manifest, ManifestContent
+from trainmaster.jobspec.manifests.pod_fields import Template
 from trainmaster.jobspec.manifests.pods import Pod, convert_pod
 from trainmaster.jobspec.manifests.roles import Role, restart_fields, scheduling, split_first
-from trainmaster.jobspec.manifests.run_policy import CLEAN
+from trainmaster.jobspec.manifests.run_policy import CLEAN, NOT_SUSPENDED
 
 BACKOFF_LIMIT_DEFAULT: Final = 6
 """Source: Kubernetes' API reference, batch/v1 JobSpec."""
@@ -26,7 +27,6 @@ class JobSetFields(Level):
     network: Mapping[str, Any] | None = None
     success_policy: Mapping[str, Any] | None = None
     failure_policy: Mapping[str, Any] | None = None
-    suspend: bool = False
 
     dropped: ClassVar[Mapping[str, str]] = {
         "ttlSecondsAfterFinished": CLEAN,
@@ -35,6 +35,7 @@ class JobSetFields(Level):
     }
     refused: ClassVar[Mapping[str, str]] = {
         "startupPolicy": "all replicas start together",
+        "suspend": NOT_SUSPENDED,
         "volumeClaimPolicies": "read from Cloud Storage",
     }
 
@@ -70,12 +71,6 @@ class ReplicatedJob(Level):
     refused: ClassVar[Mapping[str, str]] = {"dependsOn": "submit the jobs one after another"}
 
 
-class JobTemplate(Level):
-    spec: Mapping[str, Any] = {}
-
-    dropped: ClassVar[Mapping[str, str]] = {"metadata": "Labels of the job are those of its own metadata."}
-
-
 class BatchJob(Level):
     parallelism: Count = 1
     completions: Count | None = None
@@ -92,7 +87,7 @@ class BatchJob(Level):
         "successPolicy": "a job succeeds when its primary has exited 0",
         "backoffLimitPerIndex": "budgets are counted for each replica",
         "maxFailedIndexes": "budgets are counted for each replica",
-        "suspend": "submit the job when it may run",
+        "suspend": NOT_SUSPENDED,
     }
 
 
@@ -115,8 +110,6 @@ class Group:
 
 def convert_jobset(manifest: Manifest, findings: Findings) -> ManifestContent:
     fields = findings.read(manifest.spec, "spec", JobSetFields)
-    if fields.suspend:
-        findings.refuse("spec.suspend", "is true; a job cannot be created suspended", "submit the job when it may run")
     groups = _groups(fields, findings)
     if groups is None:
         return ManifestContent(())
@@ -178,7 +171,7 @@ def _groups(fields: JobSetFields, findings: Findings) -> list[Group] | None:
 
 def read_group(value: Mapping[str, Any], path: str, findings: Findings) -> Group:
     job = findings.read(value, path, ReplicatedJob)
-    template = findings.read(job.template, f"{path}.template", JobTemplate)
+    template = findings.read(job.template, f"{path}.template", Template)
     batch_path = f"{path}.template.spec"
     batch = findings.read(template.spec, batch_path, BatchJob)
     if batch.completions not in (None, batch.parallelism):

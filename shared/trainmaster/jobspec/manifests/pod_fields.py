@@ -23,7 +23,9 @@ class Metadata(Level):
     )
 
 
-class PodTemplate(Level):
+class Template(Level):
+    """A template of a pod or of a Job."""
+
     spec: Mapping[str, Any] = {}
 
     dropped: ClassVar[Mapping[str, str]] = {"metadata": "Labels of the job are those of its own metadata."}

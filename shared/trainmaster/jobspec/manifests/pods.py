@@ -11,7 +11,7 @@ from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec.manifests.environment import Names, convert_environment
 from trainmaster.jobspec.manifests.findings import Findings
 from trainmaster.jobspec.manifests.machines import GIB, GPU_LABELS, TPU_FAMILIES, Demand, parse_quantity, select_machine
-from trainmaster.jobspec.manifests.pod_fields import ContainerFields, PodSpec, PodTemplate, Resources
+from trainmaster.jobspec.manifests.pod_fields import ContainerFields, PodSpec, Resources, Template
 from trainmaster.jobspec.manifests.volumes import check_volumes
 
 GPU: Final = "nvidia.com/gpu"
@@ -59,7 +59,7 @@ def convert_pod(
     `container_name`: the name of the container that runs the program, where a pod has several.
     """
     spec_path = f"{path}.spec"
-    pod = findings.read(findings.read(template, path, PodTemplate).spec, spec_path, PodSpec)
+    pod = findings.read(findings.read(template, path, Template).spec, spec_path, PodSpec)
     index = _find_container(pod, spec_path, container_name, findings)
     if index is None:
         return None
@@ -67,7 +67,9 @@ def convert_pod(
     container = findings.read(pod.containers[index], container_path, ContainerFields)
     check_volumes(pod.volumes, container, f"{spec_path}.volumes", findings)
     resources = findings.read(container.resources, f"{container_path}.resources", Resources)
-    requests = {**resources.requests, **resources.limits, **_cpu_and_memory(resources)}
+    # Requests of CPU and memory may be smaller than the limits; without requests the limits count.
+    smaller = {name: amount for name, amount in resources.requests.items() if name in ("cpu", "memory")}
+    requests = {**resources.requests, **resources.limits, **smaller}
     labels = pod.node_selector
     _check_labels(labels, f"{spec_path}.nodeSelector", findings)
     return Pod(
@@ -115,11 +117,6 @@ def _container_spec(container: ContainerFields, path: str, names: Names, finding
             ]
     environment = convert_environment(container.env, f"{path}.env", names, findings)
     return {**spec, "env": environment} if environment else spec
-
-
-def _cpu_and_memory(resources: Resources) -> dict[str, Any]:
-    """Return the requests of CPU and memory, which may be smaller than the limits; without requests the limits."""
-    return {name: resources.requests[name] for name in ("cpu", "memory") if name in resources.requests}
 
 
 def _machine_spec(

@@ -9,11 +9,12 @@ from trainmaster.jobspec.manifests.findings import Count, Findings, Level
 
 CLEAN: Final = "VMs are always deleted when a job has ended; its logs and its record stay."
 
+NOT_SUSPENDED: Final = "a job cannot be created suspended; submit it when it may run"
+
 
 class RunPolicy(Level):
     active_deadline_seconds: Count | None = None
     backoff_limit: Count | None = None
-    suspend: bool = False
     scheduling_policy: Mapping[str, Any] | None = None
 
     dropped: ClassVar[Mapping[str, str]] = {
@@ -21,6 +22,7 @@ class RunPolicy(Level):
         "ttlSecondsAfterFinished": CLEAN,
         "managedBy": "Trainmaster manages its jobs itself.",
     }
+    refused: ClassVar[Mapping[str, str]] = {"suspend": NOT_SUSPENDED}
 
 
 UNDER_SPEC: Final = dict.fromkeys(
@@ -43,14 +45,9 @@ class SchedulingPolicy(Level):
 
 def check_run_policy(policy: RunPolicy, pods: int, findings: Findings) -> dict[str, str]:
     """Return the fields of `jobSpec.scheduling` that the scheduling policy leads to. `pods`: their number."""
-    path = "spec.runPolicy"
-    if policy.suspend:
-        findings.refuse(
-            f"{path}.suspend", "is true; a job cannot be created suspended", "submit the job when it may run"
-        )
     if policy.scheduling_policy is None:
         return {}
-    path = f"{path}.schedulingPolicy"
+    path = "spec.runPolicy.schedulingPolicy"
     gang = findings.read(policy.scheduling_policy, path, SchedulingPolicy)
     if gang.min_available is not None and gang.min_available != pods:
         problem = f"is {gang.min_available}, but the job has {pods} pods; a job starts when all its VMs exist"

@@ -57,11 +57,11 @@ class JobFields(Level):
     nproc_per_node: str | int | None = None
     elastic_policy: Mapping[str, Any] | None = None
     success_policy: str = ""
-    enable_dynamic_worker: bool = False
     pytorch_replica_specs: Mapping[str, Any] = {}
     tf_replica_specs: Mapping[str, Any] = {}
     xgb_replica_specs: Mapping[str, Any] = {}
 
+    refused: ClassVar[Mapping[str, str]] = {"enableDynamicWorker": "the number of workers is fixed"}
     moved: ClassVar[Mapping[str, str]] = UNDER_SPEC
 
 
@@ -78,7 +78,7 @@ def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
         reason = "The job succeeds when worker 0, here called chief, has exited 0, and not when all workers have."
         path = "spec.pytorchReplicaSpecs.Worker"
         findings.substitute(path, f"{counts['Worker']} workers", f"chief and {counts['Worker'] - 1} workers", reason)
-    return _content(roles, fields, pods, findings)
+    return _content(roles, fields.run_policy, pods, findings)
 
 
 def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestContent:
@@ -90,9 +90,6 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestConten
     if fields.success_policy == "AllWorkers" and workers > 1:
         problem = "is AllWorkers; a job here succeeds when its chief, or worker 0, has exited 0"
         findings.refuse("spec.successPolicy", problem, "leave it out")
-    if fields.enable_dynamic_worker:
-        problem = "is not supported: the number of workers is fixed"
-        findings.refuse("spec.enableDynamicWorker", problem, "leave it out")
     roles = _roles(manifest, fields.tf_replica_specs, TENSORFLOW, {}, findings)
     if not {"Chief", "Master"} & set(counts) and workers:
         path = "spec.tfReplicaSpecs.Worker"
@@ -101,7 +98,7 @@ def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestConten
     if "Evaluator" in counts:
         reason = "TF_CONFIG's cluster has no evaluator, as TensorFlow expects; its task is evaluator."
         findings.substitute("spec.tfReplicaSpecs.Evaluator", "a member of the cluster", "outside the cluster", reason)
-    return _content(roles, fields, sum(counts.values()), findings)
+    return _content(roles, fields.run_policy, sum(counts.values()), findings)
 
 
 def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
@@ -113,7 +110,7 @@ def convert_xgboost(manifest: Manifest, findings: Findings) -> ManifestContent:
     if counts.get("Worker"):
         reason = "LightGBM programs read the addresses of the workers from TF_CONFIG here."
         findings.substitute("spec.xgbReplicaSpecs.Worker", "WORKER_ADDRS, WORKER_PORT", "TF_CONFIG", reason)
-    return _content(roles, fields, sum(counts.values()), findings)
+    return _content(roles, fields.run_policy, sum(counts.values()), findings)
 
 
 def _read_fields(manifest: Manifest, findings: Findings, *own: str) -> JobFields:
@@ -180,8 +177,8 @@ def _roles(
     return roles
 
 
-def _content(roles: Sequence[Role], fields: JobFields, pods: int, findings: Findings) -> ManifestContent:
-    policy = findings.read(fields.run_policy, "spec.runPolicy", RunPolicy)
+def _content(roles: Sequence[Role], run_policy: Mapping[str, Any], pods: int, findings: Findings) -> ManifestContent:
+    policy = findings.read(run_policy, "spec.runPolicy", RunPolicy)
     limits = check_run_policy(policy, pods, findings)
     deadline = scheduling(policy.active_deadline_seconds, "spec.runPolicy.activeDeadlineSeconds", findings)
     restarts = restart_fields(roles, policy.backoff_limit, "spec.runPolicy.backoffLimit", findings)
@@ -226,9 +223,4 @@ def convert_mpi(manifest: Manifest, findings: Findings) -> ManifestContent:
     if launcher:
         reason = "Without a hostfile, mpirun counts the cores of the machine as slots; -np in the command limits them."
         findings.substitute("spec.slotsPerWorker", str(fields.slots_per_worker), "the machine's cores", reason)
-    policy = findings.read(fields.run_policy, "spec.runPolicy", RunPolicy)
-    check_run_policy(policy, sum(counts.values()), findings)
-    deadline = scheduling(policy.active_deadline_seconds, "spec.runPolicy.activeDeadlineSeconds", findings)
-    only_role = [launcher] if launcher else []
-    restarts = restart_fields(only_role, policy.backoff_limit, "spec.runPolicy.backoffLimit", findings)
-    return ManifestContent(only_role, deadline, restarts)
+    return _content([launcher] if launcher else [], fields.run_policy, sum(counts.values()), findings)

@@ -13,36 +13,18 @@ from trainmaster.jobspec.manifests.findings import Count, Findings, Level
 from trainmaster.jobspec.manifests.job_file import Manifest, ManifestContent
 from trainmaster.jobspec.manifests.jobset import JobSetFields, convert_groups, read_group
 from trainmaster.jobspec.manifests.roles import scheduling
+from trainmaster.jobspec.manifests.run_policy import NOT_SUSPENDED
 from trainmaster.jobspec.manifests.torch_environment import MASTER_PORT, torch_variables
 
 CONTAINER: Final = "node"
 RUNTIME_KINDS: Final = ("ClusterTrainingRuntime", "TrainingRuntime")
+TORCH_IMAGE: Final = "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"
+_TORCH_POD: Final = {"spec": {"containers": [{"name": CONTAINER, "image": TORCH_IMAGE}]}}
+_TORCH_JOB: Final = {"name": CONTAINER, "template": {"spec": {"template": _TORCH_POD}}}
 STOCK_RUNTIMES: Final[Mapping[str, Mapping[str, Any]]] = {
     "torch-distributed": {
         "mlPolicy": {"numNodes": 1, "torch": {}},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": CONTAINER,
-                        "template": {
-                            "spec": {
-                                "template": {
-                                    "spec": {
-                                        "containers": [
-                                            {
-                                                "name": CONTAINER,
-                                                "image": "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime",
-                                            }
-                                        ]
-                                    }
-                                }
-                            }
-                        },
-                    }
-                ]
-            }
-        },
+        "template": {"spec": {"replicatedJobs": [_TORCH_JOB]}},
     }
 }
 """Runtimes that every installation of the Trainer has. Source: manifests/base/runtimes/torch_distributed.yaml."""
@@ -52,11 +34,11 @@ class TrainJobFields(Level):
     runtime_ref: Mapping[str, Any] = {}
     trainer: Mapping[str, Any] = {}
     active_deadline_seconds: Count | None = None
-    suspend: bool = False
 
     dropped: ClassVar[Mapping[str, str]] = {"managedBy": "Trainmaster manages its jobs itself."}
     refused: ClassVar[Mapping[str, str]] = {
         "initializer": "load data and model at the beginning of the program",
+        "suspend": NOT_SUSPENDED,
         **dict.fromkeys(
             ("runtimePatches", "podTemplateOverrides", "podSpecOverrides"), "write the runtime into the same file"
         ),
@@ -105,8 +87,6 @@ def convert_trainjob(
 ) -> ManifestContent:
     """Convert a TrainJob. `others`: the other objects of the file, among which its runtime may be."""
     fields = findings.read(manifest.spec, "spec", TrainJobFields)
-    if fields.suspend:
-        findings.refuse("spec.suspend", "is true; a job cannot be created suspended", "submit the job when it may run")
     runtime = _find_runtime(fields.runtime_ref.get("name"), others, findings)
     if runtime is None:
         return ManifestContent(())
@@ -115,8 +95,7 @@ def convert_trainjob(
     trainer = findings.read(fields.trainer, "spec.trainer", Trainer)
     nodes = trainer.num_nodes or policy.num_nodes
     jobset_spec = spec.template.get("spec")
-    jobs = _mapping(jobset_spec).get("replicatedJobs")
-    jobs = jobs if isinstance(jobs, list) else []
+    jobs = _list(_mapping(jobset_spec).get("replicatedJobs"))
     path = "runtime.spec.template.spec.replicatedJobs"
     if len(jobs) != 1 or not isinstance(jobs[0], Mapping):
         findings.refuse(path, f"has {len(jobs)} jobs; a runtime has one, which trains", "the job node only")
@@ -135,15 +114,11 @@ def _find_runtime(name: object, others: Sequence[Mapping[str, Any]], findings: F
     """Return the spec of the runtime of this name: in the file, or a stock runtime. None, with a problem, if there is
     none."""
     for other in others:
-        metadata = other.get("metadata")
-        is_named = isinstance(metadata, Mapping) and metadata.get("name") == name
-        if other.get("kind") in RUNTIME_KINDS and is_named:
-            spec = other.get("spec")
-            return spec if isinstance(spec, Mapping) else {}
+        if other.get("kind") in RUNTIME_KINDS and _mapping(other.get("metadata")).get("name") == name:
+            return _mapping(other.get("spec"))
     if isinstance(name, str) and name in STOCK_RUNTIMES:
         reason = "The file does not contain this runtime, so that of Kubeflow Trainer with the same name is used."
-        image = "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"
-        findings.substitute("spec.runtimeRef", name, f"{image}, unless the trainer names an image", reason)
+        findings.substitute("spec.runtimeRef", name, f"{TORCH_IMAGE}, unless the trainer names an image", reason)
         return STOCK_RUNTIMES[name]
     problem = f"names the runtime {name}, which the file does not contain"
     example = f"add the ClusterTrainingRuntime as another document of the file, or use {', '.join(STOCK_RUNTIMES)}"
@@ -157,17 +132,14 @@ def _with_trainer(job: Mapping[str, Any], trainer: Trainer, nodes: int) -> dict[
     batch = _mapping(template.get("spec"))
     pod_template = _mapping(batch.get("template"))
     pod = _mapping(pod_template.get("spec"))
-    listed = pod.get("containers")
-    containers = [_mapping(container) for container in listed] if isinstance(listed, list) else []
-    containers = containers or [{"name": CONTAINER}]
+    containers = [_mapping(container) for container in _list(pod.get("containers"))] or [{"name": CONTAINER}]
     target = next((container for container in containers if container.get("name") == CONTAINER), containers[0])
     for name in ("image", "command", "args"):
         if value := getattr(trainer, name):
             target[name] = value
     if trainer.env:
         own = [item.get("name") for item in trainer.env]
-        inherited = target.get("env")
-        others = [_mapping(item) for item in inherited] if isinstance(inherited, list) else []
+        others = [_mapping(item) for item in _list(target.get("env"))]
         target["env"] = [item for item in others if item.get("name") not in own] + list(trainer.env)
     if trainer.resources_per_node is not None:
         target["resources"] = trainer.resources_per_node
@@ -179,6 +151,10 @@ def _with_trainer(job: Mapping[str, Any], trainer: Trainer, nodes: int) -> dict[
 def _mapping(value: object) -> dict[str, Any]:
     """Return a copy of a mapping; empty for any other value."""
     return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _variables(policy: MlPolicy, trainer: Trainer, nodes: int, findings: Findings) -> dict[str, str]:

@@ -18,8 +18,7 @@ from typing import Final
 
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from trainmaster.jobspec.formats.base_model import WireModel, accepted_names, field_example, nested_models
-from trainmaster.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob
-from trainmaster.jobspec.formats.vertex_pipeline import VertexPipeline
+from trainmaster.jobspec.formats.vertex import CustomJobSpec, VertexCustomJob, VertexPipeline
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
 from trainmaster.jobspec.problems import FieldPath, snake_case
 

@@ -15,6 +15,21 @@ from trainmaster.jobspec.problems import ROOT, InvalidJob, Problem, quoted
 DEPTH_MAX: Final = 32
 NODES_MAX: Final = 50_000
 _INT64: Final = range(-(2**63), 2**63)
+JOB_EXAMPLE: Final = "jobId: digits_1, trainingInput: {region: us-central1, …}"
+
+
+def invalid(problem: str, example: str) -> InvalidJob:
+    """Return the problem of a document that cannot be parsed. It concerns the whole document, and says where in it."""
+    return InvalidJob([Problem(ROOT, problem, example)])
+
+
+def too_deep(where: str) -> InvalidJob:
+    return invalid(f"{where}: nested more than {DEPTH_MAX} levels deep", "trainingInput: {args: []}")
+
+
+def line_and_column(before: str) -> tuple[int, int]:
+    """Return the place, counted from 1, that follows this text."""
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
 def copy_as_json(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Problem, ...]]:
@@ -50,7 +65,7 @@ class _Copier:
     def _copy_value(self, value: object, path: str, depth: int) -> object:
         self._nodes += 1
         if self._nodes > NODES_MAX:
-            raise InvalidJob([Problem(ROOT, f"has more than {NODES_MAX} values", "a job has a few dozen values")])
+            raise invalid(f"has more than {NODES_MAX} values", "a job has a few dozen values")
         match value:
             case dict():
                 return self.copy_mapping(value, path, depth + 1)
@@ -75,7 +90,7 @@ class _Copier:
     def _check_depth(self, path: str, depth: int) -> None:
         if depth > DEPTH_MAX:
             problem = f"is nested more than {DEPTH_MAX} levels deep, in {path[:200]}"
-            raise InvalidJob([Problem(ROOT, problem, "trainingInput: {args: []}")])
+            raise invalid(problem, "trainingInput: {args: []}")
 
     def _drop(self, path: str, problem: str, example: str) -> object:
         """Add the problem and return null as the value, so that list items keep their index and names stay given."""

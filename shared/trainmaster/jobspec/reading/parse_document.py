@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from trainmaster.jobspec.problems import InvalidJob
-from trainmaster.jobspec.reading.document_problems import JOB_EXAMPLE, invalid, line_and_column, too_deep
-from trainmaster.jobspec.reading.json_limits import copy_as_json
+from trainmaster.jobspec.reading.json_limits import JOB_EXAMPLE, copy_as_json, invalid, line_and_column, too_deep
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 

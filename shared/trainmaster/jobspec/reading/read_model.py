@@ -42,11 +42,11 @@ def read_model(document: Mapping[str, object], problems: Problems) -> AiPlatform
     bare = kind.bare_body(document)
     rest = {name: value for name, value in document.items() if name not in bare}
     if bare:
-        problems.spelling.names[(kind.body,)] = ""
+        problems.names[(kind.body,)] = ""
         if not kind.allows_bare_body:
             problems.add_of_document(_misplaced(bare, kind))
     for spelling, name in list(kind.model.other_names.items())[:1]:
-        problems.spelling.names[(name,)] = spelling  # how to show it where it is missing
+        problems.names[(name,)] = spelling  # how to show it where it is missing
     canonical = names.canonicalize(rest, kind.model, ())
     if bare:
         canonical[kind.body] = names.canonicalize(bare, kind.body_model, (kind.body,))
@@ -98,7 +98,6 @@ class _NameReader:
     def __init__(self, kind: DocumentKind, problems: Problems) -> None:
         self._kind = kind
         self._problems = problems
-        self._spelling = problems.spelling
 
     def canonicalize(self, written: Mapping[str, object], model: type[WireModel], path: FieldPath) -> dict[str, object]:
         """Return the mapping with canonical names, in nested models too, without fields that are null."""
@@ -114,7 +113,7 @@ class _NameReader:
                 problem = f"is given twice, as {spellings[canonical]} and as {name}"
                 self._problems.add_text((*path, canonical), problem, f"only {spellings[canonical]}")
             else:
-                spellings[canonical] = self._spelling.names[(*path, canonical)] = name
+                spellings[canonical] = self._problems.names[(*path, canonical)] = name
                 if value is not None:
                     result[canonical] = self._canonical_value(value, models[canonical], (*path, canonical))
         of_another_kind = [name for name in unknown if not path and name in UNSUPPORTED_DOCUMENTS]
@@ -131,7 +130,7 @@ class _NameReader:
             case list() if model.shorthand is None:
                 return [self._canonical_value(item, model, (*path, index)) for index, item in enumerate(value)]
             case _ if model.shorthand is not None:
-                self._spelling.names[(*path, model.shorthand)] = ""
+                self._problems.names[(*path, model.shorthand)] = ""
                 return {model.shorthand: value}
             case _:
                 return value
@@ -139,7 +138,7 @@ class _NameReader:
     def _refuse_unknown(self, name: str, model: type[WireModel], path: FieldPath) -> None:
         problems, body = self._problems, self._kind.body
         name_path = (*path, name)
-        self._spelling.names[name_path] = name
+        self._problems.names[name_path] = name
         known = nested_models(model)
         is_root = model is self._kind.model
         if is_root and self._kind.allows_bare_body:
@@ -151,7 +150,7 @@ class _NameReader:
             problems.mark_misspelled((body,))
         elif is_root and in_body is None and name not in self._kind.output_only and (others := kinds_of(name)):
             titles = " or ".join(kind.title for kind in others)
-            own = [spelled for field in self._kind.identified_by if (spelled := self._spelling.names.get((field,)))]
+            own = [spelled for field in self._kind.identified_by if (spelled := self._problems.names.get((field,)))]
             problem = f"belongs to a {titles}, but this document is a {self._kind.title}: a document describes one job"
             problems.add_text(name_path, problem, f"leave out {' or '.join([name, *own])}")
         elif is_root and name in MANIFEST_NAMES:

@@ -12,8 +12,14 @@ from typing import Any, Final
 
 import yaml
 
-from trainmaster.jobspec.reading.document_problems import JOB_EXAMPLE, invalid, line_and_column, too_deep
-from trainmaster.jobspec.reading.json_limits import DEPTH_MAX, NODES_MAX
+from trainmaster.jobspec.reading.json_limits import (
+    DEPTH_MAX,
+    JOB_EXAMPLE,
+    NODES_MAX,
+    invalid,
+    line_and_column,
+    too_deep,
+)
 
 _TAGS: Final = (None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq")))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from trainmaster.core.model.plan import Candidate, Option, Plan, Substitution, TaskGroup, Tpu
+from trainmaster.core.model.plan import Candidate, Option, Plan, TaskGroup, Tpu
 from trainmaster.jobspec.fields.environment_variables import resolve_option_variables
 from trainmaster.jobspec.fields.extension_fields import check_extension
 from trainmaster.jobspec.fields.google_resources import check_kms_key
@@ -40,8 +40,7 @@ def with_alternatives(
     listed = None if placement is None else _listed(placement, problems)
     if placement is None or listed is None or len(plan.groups) < len(spec.roles) or not plan.zones:
         return plan
-    noted = len(spec.substitutions)
-    _check_data(placement.data, spec, problems)
+    _check_data(placement.data, problems)
     if any(group.tpu and group.tpu.queue for group in plan.groups):
         problem = "cannot be combined with placement: a queued request waits in one zone"
         problems.add_text(spec.flex_start_path or (EXTENSION, "queue"), problem, "leave out one of them")
@@ -70,7 +69,6 @@ def with_alternatives(
         options=tuple(options) if zones else (),
         candidates=tuple(candidates),
         cheapest_first=name == "anyOf",
-        substitutions=(*plan.substitutions, *spec.substitutions[noted:]),
     )
 
 
@@ -92,7 +90,7 @@ def _listed(placement: PlacementSpec, problems: Problems) -> tuple[str, tuple[Al
     return None
 
 
-def _check_data(data: DataSpec | None, spec: ResolvedSpec, problems: Problems) -> None:
+def _check_data(data: DataSpec | None, problems: Problems) -> None:
     """Note that input in one place is read from other regions: there is no price of the transfer."""
     if data is None:
         return
@@ -101,7 +99,7 @@ def _check_data(data: DataSpec | None, spec: ResolvedSpec, problems: Problems) -
         problems.add(path, "must be an address in Cloud Storage", "gs://my-data/set")
     size = f"{data.gib} GiB are" if data.gib else "It is"
     reason = f"{size} read at each start. From another region, the transfer is charged; no price here includes it."
-    spec.substitutions.append(Substitution(problems.spelled_path(path), uri, uri, reason))
+    problems.substitute(path, uri, uri, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +172,7 @@ class _Resolver:
         image, fallback = self.plan.image, merged.spot.on_demand_after
         request = Request(image, own_image, merged.reservation is not None, fallback is not None, self.path)
         check_machines(roles, groups, request, problems)
-        groups = with_disks_for_image(roles, groups, image, problems, [])
+        groups = with_disks_for_image(roles, groups, image, problems)
         variables = resolve_option_variables(alternative.env, self.plan, (*self.path, "env"), self.problems)
         return Option(groups, fallback, merged.reservation, variables, alternative.after or 0)
 
@@ -206,7 +204,7 @@ class _Resolver:
         if any(role.is_tpu for role in changed):
             problems.add_text(at_type, "cannot be a TPU in a job of VMs", "a VM with GPUs")
             return self.spec.roles, groups
-        resolved = resolve_task_groups(changed, problems, self.spec.substitutions, has_containers=True)
+        resolved = resolve_task_groups(changed, problems, has_containers=True)
         by_type = {group.task_type: group for group in resolved}
         return roles, tuple(by_type.get(group.task_type, group) for group in groups)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trainmaster.core.model.package_uri import BUILT_IN
-from trainmaster.core.model.plan import BuiltInAlgorithm, Program, Substitution, Variable
+from trainmaster.core.model.plan import BuiltInAlgorithm, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.algorithms import (
     ALGORITHM_OF_IMAGE,
@@ -69,9 +69,7 @@ def refuse_algorithm(extension: Extension, problems: Problems) -> None:
         problems.add_text(ALGORITHM_PATH, "is only for jobs with a trainingInput", "trainingInput: {args: [...]}")
 
 
-def algorithm_runtime(
-    requested: RequestedAlgorithm, training: TrainingInput, problems: Problems, substitutions: list[Substitution]
-) -> Runtime:
+def algorithm_runtime(requested: RequestedAlgorithm, training: TrainingInput, problems: Problems) -> Runtime:
     """Return the runtime of the algorithm, and note the image that it replaces."""
     algorithm = requested.algorithm or next(iter(ALGORITHMS.values()))
     image = training.master_config.image_uri
@@ -79,7 +77,7 @@ def algorithm_runtime(
         replacement = f"{algorithm.name} of Trainmaster on runtime {algorithm.runtime}"
         reason = "The images of the built-in algorithms have ended with AI Platform Training; docs/algorithms.md lists"
         reason += " what differs."
-        substitutions.append(Substitution(problems.spelled_path(requested.path), image, replacement, reason))
+        problems.substitute(requested.path, image, replacement, reason)
     return RUNTIMES[algorithm.runtime]
 
 
@@ -89,7 +87,6 @@ def algorithm_programs(
     roles: Sequence[RoleRequest],
     variables: tuple[Variable, ...],
     problems: Problems,
-    substitutions: list[Substitution],
 ) -> dict[TaskType, Program]:
     """Return the program of each role, with checked arguments."""
     algorithm, args = requested.algorithm, training.args or training.master_config.container_args
@@ -99,9 +96,8 @@ def algorithm_programs(
 
     directory_path: FieldPath = (TRAINING_INPUT, "jobDir")
     require(training.job_dir, directory_path, problems)
-    if training.job_dir is not None:
-        check_directory(training.job_dir, directory_path, problems)
-    check_arguments(algorithm, args, training, problems, substitutions)
+    check_directory(training.job_dir, directory_path, problems)
+    check_arguments(algorithm, args, training, problems)
     program = Program((BUILT_IN,), algorithm.module, args, training.job_dir, environment=variables)
     return {role.task_type: program for role in roles}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from trainmaster.core.model.plan import Dialect, Substitution, Variable
+from trainmaster.core.model.plan import Dialect, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.machine_types import VERTEX_TPU_TYPES
 from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
@@ -32,18 +32,16 @@ _SPOT_STRATEGIES: Final = (Strategy.SPOT, Strategy.LOW_COST)
 def resolve_custom_job(
     job: VertexCustomJob, extension: Extension, variables: tuple[Variable, ...], problems: Problems
 ) -> ResolvedSpec:
-    substitutions: list[Substitution] = []
     spec, scheduling = job.job_spec, job.job_spec.scheduling
     refuse_algorithm(extension, problems)
     directory, key = spec.base_output_directory.output_uri_prefix, job.encryption_spec.kms_key_name
-    if directory is not None:
-        check_directory(directory, (JOB_SPEC, "baseOutputDirectory", "outputUriPrefix"), problems)
+    check_directory(directory, (JOB_SPEC, "baseOutputDirectory", "outputUriPrefix"), problems)
     check_service_account(spec.service_account, (JOB_SPEC, "serviceAccount"), problems)
     check_network(spec.network, (JOB_SPEC, "network"), problems)
     check_kms_key(key, extension.region, ("encryptionSpec", "kmsKeyName"), problems)
     roles = _request_roles(spec.worker_pool_specs, problems)
     on_tpu = any(role.is_tpu for role in roles)
-    programs = PoolPrograms(variables, problems, substitutions, on_tpu=on_tpu)
+    programs = PoolPrograms(variables, problems, on_tpu=on_tpu)
     for index, pool in enumerate(spec.worker_pool_specs[: len(_POOL_TYPES)]):
         if not _is_empty(pool):
             programs.add(pool, _POOL_TYPES[index], (*POOLS_PATH, index))
@@ -61,7 +59,6 @@ def resolve_custom_job(
         service_account=spec.service_account,
         network=spec.network,
         kms_key=key,
-        substitutions=substitutions,
         spot=SpotUse.ALL if scheduling.strategy in _SPOT_STRATEGIES else None,
         flex_start_path=flex_start_path if scheduling.strategy is Strategy.FLEX_START else None,
         restart_job_on_worker_restart=scheduling.restart_job_on_worker_restart,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trainmaster.core.model.plan import Container, Dialect, GcsFolder, Substitution
+from trainmaster.core.model.plan import Container, Dialect, GcsFolder
 from trainmaster.jobspec.formats.extension import Extension
 from trainmaster.jobspec.problems import Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION
@@ -26,5 +26,5 @@ def resolve_gcs_folder(extension: Extension, spec: ResolvedSpec, problems: Probl
         return GcsFolder.OFF
     if extension.image is not None and not any(role.is_tpu for role in spec.roles):
         reason = "gcsfuse needs the package fuse3, which is installed from the package archive where the image lacks it"
-        spec.substitutions.append(Substitution(f"{EXTENSION}.image", extension.image, extension.image, reason))
+        problems.substitute((EXTENSION, "image"), extension.image, extension.image, reason)
     return GcsFolder.REQUIRED if extension.gcs or named else GcsFolder.IF_POSSIBLE

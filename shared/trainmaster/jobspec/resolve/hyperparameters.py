@@ -14,11 +14,11 @@ from trainmaster.jobspec.fields.tuning_parameters import (
     ParameterRequest,
     check_size,
     resolve_parameters,
+    resolve_resumed_job,
 )
 from trainmaster.jobspec.formats.ai_platform import HyperparameterSpec, ParameterSpec, ScaleType, TrainingInput
 from trainmaster.jobspec.problems import FieldPath, Problems
 from trainmaster.jobspec.reading.document_kinds import TRAINING_INPUT
-from trainmaster.jobspec.resolve.resumed_job import resolve_resumed_job
 
 METRIC_TAG_DEFAULT: Final = "training/hptuning/metric"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from trainmaster.core.model.plan import BuiltInAlgorithm, Dialect, Program, Substitution
+from trainmaster.core.model.plan import BuiltInAlgorithm, Dialect, Program
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.jobspec.catalog.runtimes import Runtime
@@ -39,7 +39,6 @@ class ResolvedSpec:
     service_account: str | None
     network: str | None
     kms_key: str | None
-    substitutions: list[Substitution]
     priority: int = 0
     """Position in the admission queue: larger first."""
     spot: SpotUse | None = None

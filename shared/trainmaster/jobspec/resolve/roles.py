@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final
 
 from trainmaster.core.machines.machine_types import find_machine_type
-from trainmaster.core.model.plan import Substitution
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.machine_types import LEGACY_MACHINES, TPU_DEFAULT, TPU_MACHINES
 from trainmaster.jobspec.catalog.scale_tiers import TIERS
@@ -38,9 +37,7 @@ def role_configs(training: TrainingInput) -> dict[str, ReplicaConfig]:
     }
 
 
-def request_roles(
-    training: TrainingInput, primary: TaskType, problems: Problems, substitutions: list[Substitution]
-) -> tuple[RoleRequest, ...]:
+def request_roles(training: TrainingInput, primary: TaskType, problems: Problems) -> tuple[RoleRequest, ...]:
     """Return the roles that have replicas. `primary`: the task type of the master."""
     if problems.has_any_at(_TIER_PATH):
         return ()
@@ -49,7 +46,7 @@ def request_roles(
         _check_custom(roles, problems)
     else:
         _refuse_custom_fields(roles, problems)
-    roles = _move_to_tpu_host(roles, training.scale_tier, problems, substitutions)
+    roles = _move_to_tpu_host(roles, training.scale_tier, problems)
     return tuple(role for role in roles if role.count > 0)
 
 
@@ -58,29 +55,22 @@ def _all_roles(training: TrainingInput, primary: TaskType) -> tuple[RoleRequest,
     tier_roles = (tier.master, tier.worker, tier.parameter_server, None) if tier else (None,) * len(ROLE_NAMES)
     counts = (1, training.worker_count, training.parameter_server_count, training.evaluator_count)
     types = (primary, TaskType.WORKER, TaskType.PS, TaskType.EVALUATOR)
-    machines = (
-        training.master_type,
-        training.worker_type,
-        training.parameter_server_type,
-        training.evaluator_type,
-    )
-    roles = []
-    for (name, config), task_type, count, machine, tier_role in zip(
-        role_configs(training).items(), types, counts, machines, tier_roles, strict=True
-    ):
-        accelerator = config.accelerator_config
-        role = RoleRequest(
+    machines = (training.master_type, training.worker_type, training.parameter_server_type, training.evaluator_type)
+    return tuple(
+        RoleRequest(
             name=name,
             task_type=task_type,
             count=tier_role.count if tier_role else count or 0,
             machine=machine,
             paths=_role_paths(name),
-            accelerator=request_accelerator(accelerator.type, accelerator.count),
+            accelerator=request_accelerator(config.accelerator_config.type, config.accelerator_config.count),
             disk=config.disk_config,
             tier=tier_role,
         )
-        roles.append(role)
-    return tuple(roles)
+        for (name, config), task_type, count, machine, tier_role in zip(
+            role_configs(training).items(), types, counts, machines, tier_roles, strict=True
+        )
+    )
 
 
 def _role_paths(name: str) -> RolePaths:
@@ -142,10 +132,7 @@ def _check_categories(roles: tuple[RoleRequest, ...], problems: Problems) -> Non
 
 
 def _move_to_tpu_host(
-    roles: tuple[RoleRequest, ...],
-    tier: ScaleTier | None,
-    problems: Problems,
-    substitutions: list[Substitution],
+    roles: tuple[RoleRequest, ...], tier: ScaleTier | None, problems: Problems
 ) -> tuple[RoleRequest, ...]:
     """Replace a master that drives a Cloud TPU (workerType cloud_tpu) by one primary replica on the TPU's host."""
     master, worker, *others = roles
@@ -161,8 +148,8 @@ def _move_to_tpu_host(
             problems.add(role.paths.count, problem, 0)
     name = tier if worker.tier else worker.machine_type
     requested = f"{name} ({_tpu_name(worker.accelerator)}), driven by {master.machine_type}"
-    field = problems.spelled_path(_TIER_PATH if worker.tier else worker.paths.machine)
-    substitutions.append(Substitution(field, requested, _TPU_HOST, _TPU_HOST_REASON))
+    field = _TIER_PATH if worker.tier else worker.paths.machine
+    problems.substitute(field, requested, _TPU_HOST, _TPU_HOST_REASON)
     return (replace(worker, task_type=master.task_type, count=1, disk=None),)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from trainmaster.core.model.plan import Substitution
 from trainmaster.core.model.search_space import ParameterKind
 from trainmaster.core.model.tuning import Algorithm, Goal, StoppingRule, Tuning
 from trainmaster.jobspec.fields.programs import require
 from trainmaster.jobspec.fields.tuning_parameters import (
+    RESUMED,
     ParameterPaths,
     ParameterRequest,
     check_size,
     resolve_parameters,
+    resolve_resumed_job,
 )
 from trainmaster.jobspec.formats.vertex_study import (
     MeasurementSelection,
@@ -22,7 +23,6 @@ from trainmaster.jobspec.formats.vertex_study import (
     VertexTuningJob,
 )
 from trainmaster.jobspec.problems import FieldPath, Problems
-from trainmaster.jobspec.resolve.resumed_job import EXTENSION_PATH, resolve_resumed_job
 
 _PATH: Final[FieldPath] = ("studySpec",)
 NO_PREDICTION: Final = "a trial is stopped if its best value is in the worst quarter of the completed trials' values"
@@ -34,11 +34,11 @@ _KINDS: Final = {
 }
 
 
-def resolve_study(job: VertexTuningJob, problems: Problems, substitutions: list[Substitution]) -> Tuning:
+def resolve_study(job: VertexTuningJob, problems: Problems) -> Tuning:
     study = job.study_spec
     if not study.parameters and not problems.has_any_at((*_PATH, "parameters")):
         require(None, (*_PATH, "parameters"), problems)
-    _note_ignored_fields(study, problems, substitutions)
+    _note_ignored_fields(study, problems)
     requests = [_request_parameter(parameter, index, problems) for index, parameter in enumerate(study.parameters)]
     parameters = resolve_parameters(requests, problems)
     for index, parameter in enumerate(study.parameters):
@@ -55,8 +55,8 @@ def resolve_study(job: VertexTuningJob, problems: Problems, substitutions: list[
         max_trials=job.max_trial_count or 1,  # Source: gcloud sends 1 for counts that its file lacks.
         max_parallel=job.parallel_trial_count or 1,
         max_failed=job.max_failed_trial_count or 0,
-        resumes=resolve_resumed_job(job.trainmaster.resume_previous_job_id, EXTENSION_PATH, problems),
-        stopping=_resolve_stopping(study, problems, substitutions),
+        resumes=resolve_resumed_job(job.trainmaster.resume_previous_job_id, RESUMED, problems),
+        stopping=_resolve_stopping(study, problems),
     )
 
 
@@ -72,7 +72,7 @@ def _resolve_metric(study: StudySpec, problems: Problems) -> StudyMetric:
     return metrics[0]
 
 
-def _resolve_stopping(study: StudySpec, problems: Problems, substitutions: list[Substitution]) -> StoppingRule:
+def _resolve_stopping(study: StudySpec, problems: Problems) -> StoppingRule:
     """Return the rule that stops trials early. Only the median rule is that of the service."""
     specs = {
         "medianAutomatedStoppingSpec": study.median_automated_stopping_spec,
@@ -86,21 +86,18 @@ def _resolve_stopping(study: StudySpec, problems: Problems, substitutions: list[
     for other in given[1:]:
         problems.add_text((*_PATH, other), f"cannot be combined with {name}: a study has one rule", "one of them")
     if name != "medianAutomatedStoppingSpec":
-        field = problems.spelled_path((*_PATH, name))
-        substitutions.append(Substitution(field, "a prediction of the final value", "the worst quarter", NO_PREDICTION))
+        problems.substitute((*_PATH, name), "a prediction of the final value", "the worst quarter", NO_PREDICTION)
     by_time = next((key for key in ("useElapsedDuration", "use_elapsed_duration") if spec.get(key)), None)
     if by_time is not None:
-        field = problems.spelled_path((*_PATH, name, by_time))
-        substitutions.append(Substitution(field, "true", "false", "trials are compared at the same step"))
+        problems.substitute((*_PATH, name, by_time), "true", "false", "trials are compared at the same step")
     return StoppingRule.MEDIAN if name == "medianAutomatedStoppingSpec" else StoppingRule.WORST_QUARTER
 
 
-def _note_ignored_fields(study: StudySpec, problems: Problems, substitutions: list[Substitution]) -> None:
+def _note_ignored_fields(study: StudySpec, problems: Problems) -> None:
     """Add a substitution for each given field that has no effect."""
     if study.measurement_selection_type is MeasurementSelection.BEST_MEASUREMENT:
-        field = problems.spelled_path((*_PATH, "measurementSelectionType"))
         reason = "a trial's metric is the one that its program reported last"
-        substitutions.append(Substitution(field, "BEST_MEASUREMENT", "LAST_MEASUREMENT", reason))
+        problems.substitute((*_PATH, "measurementSelectionType"), "BEST_MEASUREMENT", "LAST_MEASUREMENT", reason)
 
 
 def _request_parameter(spec: StudyParameter, index: int, problems: Problems) -> ParameterRequest:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trainmaster.core.model.plan import Container, Dialect, Program, Substitution, Variable
+from trainmaster.core.model.plan import Container, Dialect, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, PAST_RUNTIMES, Runtime
-from trainmaster.jobspec.fields.container_images import check_image, prebuilt_image_substitution, prebuilt_image_version
+from trainmaster.jobspec.fields.container_images import check_image, note_prebuilt_image, prebuilt_image_version
 from trainmaster.jobspec.fields.google_resources import check_kms_key, check_network, check_service_account
 from trainmaster.jobspec.fields.placement import resolve_region
-from trainmaster.jobspec.fields.programs import check_directory, check_module, check_packages, require
+from trainmaster.jobspec.fields.programs import check_directory, check_module, check_packages
 from trainmaster.jobspec.fields.runtime_version import (
     PYTHON_PATH,
     RUNTIME_PATH,
@@ -37,11 +37,10 @@ from trainmaster.jobspec.resolve.roles import request_roles, role_configs
 def resolve_training_input(
     training: TrainingInput, extension: Extension, variables: tuple[Variable, ...], problems: Problems
 ) -> ResolvedSpec:
-    substitutions: list[Substitution] = []
     image, scheduling = training.master_config.image_uri, training.scheduling
     algorithm = request_algorithm(training, extension, problems)
     has_container = algorithm is None and _uses_container(training, problems)
-    roles = request_roles(training, _primary_type(training), problems, substitutions)
+    roles = request_roles(training, _primary_type(training), problems)
     on_tpu = any(role.is_tpu for role in roles)
     if algorithm is None:
         _check_configs(training, roles, problems, has_container=has_container)
@@ -52,14 +51,14 @@ def resolve_training_input(
     check_network(training.network, (TRAINING_INPUT, "network"), problems)
     check_kms_key(key, region, (TRAINING_INPUT, "encryptionConfig", "kmsKeyName"), problems)
     if algorithm is not None:
-        runtime = algorithm_runtime(algorithm, training, problems, substitutions)
-        programs = algorithm_programs(algorithm, training, roles, variables, problems, substitutions)
+        runtime = algorithm_runtime(algorithm, training, problems)
+        programs = algorithm_programs(algorithm, training, roles, variables, problems)
     else:
         programs = _resolve_programs(training, roles, variables, problems, has_container=has_container)
-        runtime = _resolve_runtime(training, problems, substitutions, has_container=has_container, on_tpu=on_tpu)
+        runtime = _resolve_runtime(training, problems, has_container=has_container, on_tpu=on_tpu)
         if not has_container:
-            where = problems.spelled_path(IMAGE_PATH if image else RUNTIME_PATH)
-            programs = keep_keras_2(programs, where, image or training.runtime_version or "", substitutions)
+            where = IMAGE_PATH if image else RUNTIME_PATH
+            programs = keep_keras_2(programs, where, image or training.runtime_version or "", problems)
     return ResolvedSpec(
         dialect=Dialect.AI_PLATFORM,
         roles=roles,
@@ -74,7 +73,6 @@ def resolve_training_input(
         service_account=training.service_account,
         network=training.network,
         kms_key=key,
-        substitutions=substitutions,
         algorithm=stored_algorithm(algorithm),
         tuning=resolve_hyperparameters(training, problems),
     )
@@ -101,17 +99,10 @@ def _uses_container(training: TrainingInput, problems: Problems) -> bool:
     return not (prebuilt_image_version(image) is not None and has_package)
 
 
-def _resolve_runtime(
-    training: TrainingInput,
-    problems: Problems,
-    substitutions: list[Substitution],
-    *,
-    has_container: bool,
-    on_tpu: bool,
-) -> Runtime:
+def _resolve_runtime(training: TrainingInput, problems: Problems, *, has_container: bool, on_tpu: bool) -> Runtime:
     image = training.master_config.image_uri
     if image is None:
-        return resolve_runtime(training, problems, substitutions, on_tpu=on_tpu)
+        return resolve_runtime(training, problems, on_tpu=on_tpu)
     check_image(image, IMAGE_PATH, problems)
     for path, value in ((RUNTIME_PATH, training.runtime_version), (PYTHON_PATH, training.python_version)):
         if value is not None:
@@ -122,8 +113,7 @@ def _resolve_runtime(
     if version is None:
         return CONTAINER_HOST
     runtime = runtime_for(version, IMAGE_PATH, problems, on_tpu=on_tpu)
-    label = runtime_label(version, runtime)
-    substitutions.append(prebuilt_image_substitution(image, label, IMAGE_PATH, problems))
+    note_prebuilt_image(image, runtime_label(version, runtime), IMAGE_PATH, problems)
     return runtime
 
 
@@ -138,19 +128,15 @@ def _resolve_programs(
     """Return the program of each role that has replicas."""
     packages, module = training.package_uris, training.python_module
     packages_path, module_path = (TRAINING_INPUT, "packageUris"), (TRAINING_INPUT, "pythonModule")
-    if training.job_dir is not None:
-        check_directory(training.job_dir, (TRAINING_INPUT, "jobDir"), problems)
+    check_directory(training.job_dir, (TRAINING_INPUT, "jobDir"), problems)
     if has_container:
         for path, value in ((packages_path, packages), (module_path, module)):
             if value:
                 problem = f"cannot be combined with {problems.spelled_path(IMAGE_PATH)}: a container has its program"
                 problems.add_text(path, problem, "leave it out")
         return {role.task_type: _container_program(training, role, variables) for role in roles}
-    require(packages, packages_path, problems)
     check_packages(packages, packages_path, problems)
-    require(module, module_path, problems)
-    if module is not None:
-        check_module(module, module_path, problems)
+    check_module(module, module_path, problems)
     program = Program(packages, module or "", training.args, training.job_dir, environment=variables)
     return {role.task_type: program for role in roles}
 

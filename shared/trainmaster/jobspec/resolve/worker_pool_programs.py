@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trainmaster.core.model.plan import Container, Program, Substitution, Variable
+from trainmaster.core.model.plan import Container, Program, Variable
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.catalog.runtimes import CONTAINER_HOST, Runtime
-from trainmaster.jobspec.fields.container_images import check_image, prebuilt_image_substitution, prebuilt_image_version
+from trainmaster.jobspec.fields.container_images import check_image, note_prebuilt_image, prebuilt_image_version
 from trainmaster.jobspec.fields.environment_variables import resolve_pool_variables
 from trainmaster.jobspec.fields.programs import check_module, check_packages, require
 from trainmaster.jobspec.fields.runtime_version import keep_keras_2, runtime_for, runtime_label
@@ -17,16 +17,13 @@ from trainmaster.jobspec.reading.document_kinds import JOB_SPEC
 class PoolPrograms:
     """Collects the program of each pool; the first pool decides the runtime of the job."""
 
-    def __init__(
-        self, common: tuple[Variable, ...], problems: Problems, substitutions: list[Substitution], *, on_tpu: bool
-    ) -> None:
+    def __init__(self, common: tuple[Variable, ...], problems: Problems, *, on_tpu: bool) -> None:
         self.by_type: dict[TaskType, Program] = {}
         self.runtime: Runtime = CONTAINER_HOST
         self._runtime_path: FieldPath = (JOB_SPEC, "workerPoolSpecs")
         self._on_tpu = on_tpu
         self._common = common
         self._problems = problems
-        self._substitutions = substitutions
 
     def add(self, pool: WorkerPoolSpec, task_type: TaskType, path: FieldPath) -> None:
         container_path, package_path = (*path, "containerSpec"), (*path, "pythonPackageSpec")
@@ -39,8 +36,8 @@ class PoolPrograms:
             self.by_type[task_type] = self._container_program(container, container_path)
         elif package is not None:
             program = {task_type: self._package_program(package, package_path)}
-            where = self._problems.spelled_path((*package_path, "executorImageUri"))
-            self.by_type |= keep_keras_2(program, where, package.executor_image_uri or "", self._substitutions)
+            image_path = (*package_path, "executorImageUri")
+            self.by_type |= keep_keras_2(program, image_path, package.executor_image_uri or "", self._problems)
         elif not self._problems.has_any_at(container_path, package_path):
             require(None, container_path, self._problems)
 
@@ -54,11 +51,8 @@ class PoolPrograms:
 
     def _package_program(self, spec: PythonPackageSpec, path: FieldPath) -> Program:
         packages, module = spec.package_uris, spec.python_module
-        require(packages, (*path, "packageUris"), self._problems)
         check_packages(packages, (*path, "packageUris"), self._problems)
-        require(module, (*path, "pythonModule"), self._problems)
-        if module is not None:
-            check_module(module, (*path, "pythonModule"), self._problems)
+        check_module(module, (*path, "pythonModule"), self._problems)
         self._use_executor_image(spec.executor_image_uri, (*path, "executorImageUri"))
         variables = resolve_pool_variables(spec.env, self._common, (*path, "env"), self._problems)
         return Program(packages, module or "", spec.args, None, environment=variables)
@@ -78,8 +72,7 @@ class PoolPrograms:
         runtime = runtime_for(version, path, self._problems, on_tpu=self._on_tpu)
         self._set_runtime(runtime, path)
         if runtime == self.runtime:
-            label = runtime_label(version, runtime)
-            self._substitutions.append(prebuilt_image_substitution(image, label, path, self._problems))
+            note_prebuilt_image(image, runtime_label(version, runtime), path, self._problems)
 
     def _set_runtime(self, runtime: Runtime, path: FieldPath) -> None:
         """Set the job's runtime at the first pool; add a problem if another pool has a different one."""
