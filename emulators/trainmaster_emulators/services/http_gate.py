@@ -25,7 +25,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from trainmaster_emulators.browser_guard import find_host_refusal
-from trainmaster_emulators.process.loopback import call
+from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.processes import LOOPBACK, split_address
 from trainmaster_emulators.realism.call_access import REFUSED, Access
 from trainmaster_emulators.realism.compute_access import refused_vm, vm_prefix
@@ -86,7 +86,10 @@ class GateServer(ForwardingServer):
         """Return whether the secret's own policy grants access to the account. The owner sets it; infra/ does not."""
         if access.permission != ACCESS_SECRET:
             return False
-        policy = call(self.upstreams[Api.IAM], "GET", f"{path.partition('/versions/')[0]}:getIamPolicy")
+        try:
+            policy = call(self.upstreams[Api.IAM], "GET", f"{path.partition('/versions/')[0]}:getIamPolicy")
+        except CallError:
+            return False  # there is no such secret
         bindings = policy.get("bindings", [])
         return any(binding["role"] == SECRET_ACCESSOR and self._member in binding["members"] for binding in bindings)
 

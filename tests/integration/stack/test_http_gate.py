@@ -223,8 +223,9 @@ def test_vm_reads_a_secret_only_with_a_grant_of_its_owner() -> None:
         call(secrets, "POST", f"{PROJECT}/secrets?secretId=key", {})
         call(secrets, "POST", f"{PROJECT}/secrets/key:addVersion", {"payload": {"data": "c2VjcmV0"}})
         refused = ask(address, "GET", f"{PROJECT}/secrets/key/versions/latest:access")
+        missing = ask(address, "GET", f"{PROJECT}/secrets/other/versions/latest:access")
         call(secrets, "POST", f"{PROJECT}/secrets/key:setIamPolicy", {"policy": policy})
         granted = ask(address, "GET", f"{PROJECT}/secrets/key/versions/latest:access")
-    assert refused[0] == 403
+    assert refused[0] == missing[0] == 403
     assert refused[1]["error"]["message"].endswith("secretmanager.versions.access on secret key")
     assert granted == (200, {"name": "projects/p/secrets/key/versions/1", "payload": {"data": "c2VjcmV0"}})
