@@ -14,6 +14,7 @@ from trainmaster.gcp.identity_tokens import IdentityTokens
 from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE, AuthDeps
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Store
+from trainmaster.simulator.world.event_sender import event_body
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity
 from trainmaster_emulators.rest.server import in_background
 from trainmaster_emulators.services.http_servers import key_server
@@ -41,18 +42,7 @@ class Agents:
             raise ValueError(f"{vm.name} has no directive")
         attempt, incarnation = vm.directive.attempt, vm.directive.incarnation
         now = datetime.now(UTC)
-        document = {
-            "version": 1,
-            "job_id": job_id,
-            "attempt": attempt,
-            "task_type": vm.replica_id.task_type,
-            "task_index": vm.replica_id.index,
-            "incarnation": incarnation,
-            "vm_generation": vm.vm_generation,
-            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
-            "at": now.isoformat(),
-            **fields,
-        }
+        document = event_body(vm, job_id, None, (attempt, incarnation), now, fields)
         task = f"{vm.replica_id.task_type}/{vm.replica_id.index}"
         identity = VmIdentity(ACCOUNT, self.project, 1, vm.zone, int(vm.instance_id), vm.name, now)
         audience = f"trainmaster/{self.project}/{job_id}/{attempt}/{task}/{incarnation}"

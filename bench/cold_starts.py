@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import http.client
-import re
 import socket
 import statistics
 import subprocess
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.cold_events import Request, world
+from bench.peers.run import family
 from infra.stage import FUNCTIONS, REQUIREMENTS, ROOT, stage
 
 CLIENTS: Final = ("google.cloud.firestore", "google.pubsub_v1.services.publisher", "google.cloud.logging")
@@ -209,31 +209,17 @@ def send(port: int, method: str, path: str, headers: Mapping[str, str], body: by
         connection.close()
 
 
-def _processes(pid: int) -> Iterator[int]:
-    """Yield the ids of the server and its worker."""
-    yield pid
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
-        yield from _processes(int(child))
-
-
 def _cpu_s(pid: int) -> float:
     """Source: proc(5): nanoseconds on a CPU, for each thread."""
-    threads = (path for process in _processes(pid) for path in Path(f"/proc/{process}/task").iterdir())
+    threads = (path for process in family(pid) for path in Path(f"/proc/{process.pid}/task").iterdir())
     return sum(int((path / "schedstat").read_text(encoding="ascii").split()[0]) for path in threads) / 1e9
 
 
 def memory_mib(pid: int) -> float:
     """Add the worker's private memory to the server's: pages that both use exist once."""
-    server, *workers = (
-        Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii") for process in _processes(pid)
-    )
-    kib = _kib(server, "Rss") + sum(_kib(worker, "Private_Dirty") + _kib(worker, "Private_Clean") for worker in workers)
-    return kib / 1024
-
-
-def _kib(rollup: str, name: str) -> int:
-    match = re.search(rf"^{name}:\s+(\d+) kB$", rollup, re.MULTILINE)
-    return int(match[1]) if match else 0
+    server, *workers = family(pid)
+    size: int = server.memory_info().rss + sum(worker.memory_full_info().uss for worker in workers)
+    return size / 2**20
 
 
 def _median(colds: list[Cold]) -> Cold:

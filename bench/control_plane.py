@@ -22,6 +22,7 @@ from trainmaster.errors import TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, vm_ready
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
+from trainmaster.gcp.addresses import DnsAddresses
 from trainmaster.memory.bus import MemoryBus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
@@ -35,16 +36,6 @@ POLL_S: Final = 0.01
 
 Delivery = tuple[str, Callable[[], object]]
 """Name of a function, and its call."""
-
-
-class NameAddresses:
-    """Addresses that follow from the VM's name and zone."""
-
-    def address(self, name: str, zone: str) -> str:
-        return f"{name}.{zone}.c.my-project.internal:2222"
-
-    def channel_address(self, name: str, zone: str) -> str:
-        return f"{name}.{zone}.c.my-project.internal:2221"
 
 
 @dataclass
@@ -74,9 +65,8 @@ class ControlPlane:
 
     @property
     def fleet_deps(self) -> FleetDeps:
-        return FleetDeps(
-            self.fleet, NameAddresses(), "my-project", {"startup-script": "#!"}, partial(run_all, self.threads)
-        )
+        addresses = DnsAddresses("my-project")
+        return FleetDeps(self.fleet, addresses, "my-project", {"startup-script": "#!"}, partial(run_all, self.threads))
 
     def submit(self, job_id: str, spec: Mapping[str, object]) -> Delivery:
         data = json.dumps({"jobId": job_id, **spec}).encode()

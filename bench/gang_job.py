@@ -100,54 +100,56 @@ class Gang:
         self._functions.run([self._functions.submit(JOB, job_spec(size))])
         self._fleet.on_directive = self._report_later
 
-    def start(self) -> Cost:
-        def report() -> None:
-            self._functions.run([ready for vm in self._vms if (ready := self._report(vm))])
-            self._check_running()
+    def cost_of(self, phase: Callable[[], None]) -> Cost:
+        """Run a phase, which is one of the methods below, and return what it costs."""
+        functions, meter, calls = self._functions, self._meter, self._fleet.calls
+        meter.reset()
+        calls.clear()
+        functions.invocations.clear()
+        functions.failures = 0
+        self._agents_s = 0.0
+        began = time.perf_counter()
+        phase()
+        seconds = time.perf_counter() - began - self._agents_s
+        return Cost(
+            seconds,
+            meter.reads,
+            meter.writes,
+            calls["listings"],
+            calls["inserts"],
+            functions.invocations.total(),
+            functions.failures,
+        )
 
-        return self._counted(report)
+    def start(self) -> None:
+        self._functions.run([ready for vm in self._vms if (ready := self._report(vm))])
+        self._check_running()
 
-    def lose_one(self) -> Cost:
+    def lose_one(self) -> None:
         (lost,) = [vm for vm in self._vms if vm.replica_id == LOST]
         peers = [vm for vm in self._vms if vm is not lost]
+        failures = [self._exit(vm, exit_status=1, error=PEER_FAILED, tail="x" * 1000) for vm in peers]
+        loss = self._functions.maintenance(self._message(lost, cause="preemption"))
+        self._fleet.vanish(lost.name)
+        self._functions.run([loss, *failures])
+        self._check_running()
 
-        def lose() -> None:
-            failures = [self._exit(vm, exit_status=1, error=PEER_FAILED, tail="x" * 1000) for vm in peers]
-            loss = self._functions.maintenance(self._message(lost, cause="preemption"))
-            self._fleet.vanish(lost.name)
-            self._functions.run([loss, *failures])
-            self._check_running()
-
-        return self._counted(lose)
-
-    def restart_one(self) -> Cost:
+    def restart_one(self) -> None:
         """Let the program of the last replica fail. It starts again in its VM."""
-        failed = self._vms[-1]
+        self._functions.run([self._exit(self._vms[-1], exit_status=1, tail="x" * 1000)])
+        self._check_running()
 
-        def fail() -> None:
-            self._functions.run([self._exit(failed, exit_status=1, tail="x" * 1000)])
-            self._check_running()
-
-        return self._counted(fail)
-
-    def rerun(self) -> Cost:
+    def rerun(self) -> None:
         chief = next(vm for vm in self._vms if vm.replica_id.task_type is not TaskType.WORKER)
+        self._functions.run([self._exit(chief, signal=11)])
+        if self._job.attempt == 1:
+            raise RuntimeError("the job was not rerun")
+        self._check_running()
 
-        def crash() -> None:
-            self._functions.run([self._exit(chief, signal=11)])
-            if self._job.attempt == 1:
-                raise RuntimeError("the job was not rerun")
-            self._check_running()
-
-        return self._counted(crash)
-
-    def end(self) -> Cost:
-        def complete() -> None:
-            self._functions.run([self._exit(vm, exit_status=0) for vm in self._vms])
-            if self._job.state is not JobState.SUCCEEDED or self._vms:
-                raise RuntimeError("the job did not succeed, or left VMs")
-
-        return self._counted(complete)
+    def end(self) -> None:
+        self._functions.run([self._exit(vm, exit_status=0) for vm in self._vms])
+        if self._job.state is not JobState.SUCCEEDED or self._vms:
+            raise RuntimeError("the job did not succeed, or left VMs")
 
     @property
     def _vms(self) -> tuple[Vm, ...]:
@@ -196,23 +198,3 @@ class Gang:
         are_directed = all(vm.directive and vm.directive.action is DirectiveAction.RUN for vm in self._vms)
         if not are_running or not are_directed or self._job.round.is_held:
             raise RuntimeError("no replica can continue without a sweep")
-
-    def _counted(self, phase: Callable[[], None]) -> Cost:
-        functions, meter, calls = self._functions, self._meter, self._fleet.calls
-        meter.reset()
-        calls.clear()
-        functions.invocations.clear()
-        functions.failures = 0
-        self._agents_s = 0.0
-        began = time.perf_counter()
-        phase()
-        seconds = time.perf_counter() - began - self._agents_s
-        return Cost(
-            seconds,
-            meter.reads,
-            meter.writes,
-            calls["listings"],
-            calls["inserts"],
-            functions.invocations.total(),
-            functions.failures,
-        )

@@ -42,7 +42,7 @@ def measure(emulators: Emulators, sizes: Sequence[int], phases: Sequence[str] = 
             }
             for phase in phases:
                 if size > 1 or phase != "loss":  # a single replica has no peers
-                    yield _figures(phase, size, run[phase]())
+                    yield _figures(phase, size, gang.cost_of(run[phase]))
 
 
 def _figures(phase: str, size: int, cost: Cost) -> Figures:

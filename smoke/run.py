@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from smoke import report
 from smoke.findings import compare
-from smoke.installation import Installation
 from smoke.steps import STEPS, Outcome, Result, Step, run
 from smoke.submissions import wait_until_no_vms
 from smoke.world import StepError, World
 from trainmaster.core.model.job import JobState
 from trainmaster.errors import PermanentError, TemporaryError
+
+
+class Installation(Protocol):
+    """An installation that is created for the smoke test, and removed at its end, whatever happened in between."""
+
+    def running(self) -> AbstractContextManager[World]:
+        """Install, and remove everything at the end. Raises StepError if installing or removing fails."""
+        ...
 
 
 def smoke(installation: Installation, say: Callable[[str], None], steps: Sequence[Step] = STEPS) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.infra import iam_table
-from trainmaster_emulators.realism import call_access, http_access, storage_access
+from trainmaster_emulators.realism import call_access, compute_access, http_access, storage_access
 from trainmaster_emulators.realism.call_access import ROLES, TABLE, Access, granted_access
 
 NOT_EMULATED = {"roles/artifactregistry.reader"}
@@ -32,7 +32,7 @@ def test_roles_of_functions_consoles_and_vms_are_known_to_a_gate() -> None:
     own = {
         grant.role for grant in iam_table.grants() if grant.member.startswith(members) and "var." not in grant.resource
     }
-    custom = call_access.custom_roles((iam_table.INFRA / http_access.ROLES_FILE).read_text(encoding="utf-8"))
+    custom = call_access.custom_roles((iam_table.INFRA / compute_access.ROLES_FILE).read_text(encoding="utf-8"))
     known = {*ROLES, *http_access.ROLES, *custom, *storage_access.ROLES, *NOT_EMULATED}
     assert own <= known
     assert all(custom.values())

@@ -10,14 +10,8 @@ from tests.infra import iam_table
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster_emulators.realism.call_access import INFRA, Access
-from trainmaster_emulators.realism.compute_access import (
-    ACT_AS,
-    granted_access,
-    refusal,
-    refused_vm,
-    required_access,
-    vm_prefix,
-)
+from trainmaster_emulators.realism.compute_access import ACT_AS, PROVISION, refused_vm, required_access, vm_prefix
+from trainmaster_emulators.realism.http_access import grants_of
 
 ZONE = "/compute/v1/projects/p/zones/us-central1-a"
 REGION = "/compute/v1/projects/p/regions/us-central1"
@@ -36,7 +30,9 @@ def custom_role() -> set[str]:
 
 def test_grants_are_those_of_infra() -> None:
     expected = {Access(permission, "project") for permission in custom_role()}
-    assert granted_access(INFRA) == expected | {Access(ACT_AS, "account worker")}
+    grants = {access for access in grants_of(PROVISION, INFRA) if access.permission.startswith("compute.")}
+    assert grants == {access for access in expected if access.permission.startswith("compute.")}
+    assert expected | {Access(ACT_AS, "account worker")} <= grants_of(PROVISION, INFRA)
 
 
 def test_only_provision_has_the_role() -> None:
@@ -61,11 +57,10 @@ def test_only_provision_has_the_role() -> None:
         ("DELETE", f"{REGION}/resourcePolicies/tm-p", "compute.resourcePolicies.delete"),
     ],
 )
-def test_call_is_refused_without_its_permission(method: str, path: str, permission: str) -> None:
-    grants = granted_access(INFRA)
-    assert not refusal(grants, method, path, {})
-    message = refusal(grants - {Access(permission, "project")}, method, path, {})
-    assert message == f"provision does not have the permission {permission} on project"
+def test_call_needs_a_permission_that_provision_has(method: str, path: str, permission: str) -> None:
+    needed = Access(permission, "project")
+    assert list(required_access(method, path, {})) == [needed]
+    assert needed in grants_of(PROVISION, INFRA)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +94,12 @@ def test_insert_needs_the_permissions_of_its_arguments(argument: dict[str, Any],
 @pytest.mark.parametrize(("email", "is_refused"), [(WORKER["email"], False), ("other@p.iam.gserviceaccount.com", True)])
 def test_provision_may_act_as_the_worker_account_only(email: str, is_refused: bool) -> None:
     body = {"instanceProperties": {"serviceAccounts": [{"email": email}]}}
-    message = refusal(granted_access(INFRA), "POST", f"{ZONE}/instances/bulkInsert", body)
-    assert message == (f"provision does not have the permission {ACT_AS} on account {email}" if is_refused else "")
+    (needed,) = (
+        access
+        for access in required_access("POST", f"{ZONE}/instances/bulkInsert", body)
+        if access.permission == ACT_AS
+    )
+    assert (needed not in grants_of(PROVISION, INFRA)) == is_refused
 
 
 def test_condition_of_infra_names_the_vms_of_jobs() -> None:
@@ -127,8 +126,3 @@ def test_call_that_names_a_vm_outside_the_condition_is_refused(path: str, body: 
     message = refused_vm("tm-", path, body, lambda _, name: "other" if name == "17" else name)
     expected = f"the condition of provision's role permits VMs named tm-* only, not {outside}"
     assert message == (expected if outside else "")
-
-
-def test_unknown_call_is_refused_with_the_remedy() -> None:
-    message = refusal(granted_access(INFRA), "POST", f"{ZONE}/instances/123/reset", {})
-    assert message.endswith("/reset to trainmaster_emulators.realism.compute_access")

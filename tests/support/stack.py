@@ -34,7 +34,6 @@ from trainmaster_emulators.process.state import StackConfig, StackError, StackSt
 from trainmaster_emulators.services import firestore, grpc_gate, http_gate, pubsub, storage
 from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks
-from trainmaster_emulators.stack.service_plan import COMPUTE
 
 # A function that appends each envelope it receives to NAME.jsonl in its folder.
 RECORDING_FUNCTION = """
@@ -79,7 +78,7 @@ class LocalStack:
 
     def refusals(self) -> Counter[str]:
         """Return what the IAM of a realistic stack has refused: message → number of calls, except Cloud Storage's."""
-        return read_refusals("".join(self.log(name) for name in (grpc_gate.NAME, http_gate.NAME, COMPUTE)))
+        return read_refusals("".join(self.log(name) for name in (grpc_gate.NAME, http_gate.NAME)))
 
     def log(self, service: str) -> str:
         """Return what a service has printed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.billing import catalogue
@@ -21,11 +20,7 @@ class BillingServer(RestServer):
         self._page_max = page_max
         self.calls = 0
         """Calls of services.skus.list so far."""
-        self._map = Map([Rule("/v1/services/<service>/skus", endpoint="skus", methods=["GET"])])
-
-    def answer(self, request: Request) -> Json:
-        _, arguments = self._map.bind_to_environ(request.environ).match()
-        return self._skus(request, arguments["service"])
+        super().__init__(("GET", "/v1/services/<service>/skus", self._skus))
 
     def _skus(self, request: Request, service: str) -> Json:
         self.calls += 1

@@ -11,15 +11,11 @@ import logging
 import os
 import re
 import shutil
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from werkzeug.serving import BaseWSGIServer
-
-from trainmaster_emulators.compute.account_gate import AccountGate
 from trainmaster_emulators.compute.addresses import AddressBook
 from trainmaster_emulators.compute.cloud import RUN_DURATION_S_MIN, Cloud
 from trainmaster_emulators.compute.control import Control
@@ -30,9 +26,8 @@ from trainmaster_emulators.machines.vm_metadata import Project
 from trainmaster_emulators.machines.vm_power import VmPower
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer
 from trainmaster_emulators.machines.vm_transitions import SystemEventSink, Timing, discard_system_event
-from trainmaster_emulators.realism.call_access import INFRA
 from trainmaster_emulators.realism.profile import GOOGLE_CLOUD
-from trainmaster_emulators.rest.server import listen, stop_event
+from trainmaster_emulators.rest.server import serving
 from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.hosts import SliceHosts
 
@@ -80,10 +75,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="durations, API quotas and failures of Google Cloud",
     )
     parser.add_argument("--time-scale", type=float, default=1.0, help="with --realistic: factor of all durations")
-    parser.add_argument(
-        "--provision-port", type=int, help="another port, with the permissions that --infra grants to `provision`"
-    )
-    parser.add_argument("--infra", type=Path, default=INFRA, help="folder of the table of grants and of the roles")
     options = parser.parse_args(arguments)
     for pair in options.vm_env:
         if "=" not in pair:
@@ -94,14 +85,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         if not os.environ.get(PUBSUB):
             parser.error(f"--system-events-topic needs {PUBSUB}")
     return options
-
-
-def _listen(options: argparse.Namespace, application: ComputeServer) -> list[BaseWSGIServer]:
-    servers = [listen(options.host, options.port, application)]
-    if options.provision_port:
-        gate = AccountGate(application, options.infra, application.cloud.instances.name_of)
-        servers.append(listen(options.host, options.provision_port, gate))
-    return servers
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,17 +120,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if profile:
         tpus.lifecycle.behave_like(profile)
     control = Control(cloud, tpus, AddressBook(options.host), issuer)
-    servers = _listen(options, ComputeServer(cloud, control))
-
-    stopped = stop_event()
-    for server in servers:
-        threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    print(f"Compute Engine emulator ready on {links.root}", flush=True)
-    stopped.wait()
-    hosts = [host for node in tpus.list_all() for host in node.hosts]
-    for instance in (*cloud.instances.list_all(), *hosts):
-        if instance.vm is not None:
-            instance.vm.power_off()
+    with serving(options.host, options.port, ComputeServer(cloud, control)) as stopped:
+        print(f"Compute Engine emulator ready on {links.root}", flush=True)
+        stopped.wait()
+        hosts = [host for node in tpus.list_all() for host in node.hosts]
+        for instance in (*cloud.instances.list_all(), *hosts):
+            if instance.vm is not None:
+                instance.vm.power_off()
     return 0
 
 

@@ -7,23 +7,19 @@ aggregated lists.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial, partialmethod
 
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.compute.cloud import Cloud
 from trainmaster_emulators.compute.list_filter import parse_filter
 from trainmaster_emulators.compute.pages import take_page
-from trainmaster_emulators.machines.api_errors import Json, invalid, not_found
+from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found
 from trainmaster_emulators.machines.catalog import stable_id
 from trainmaster_emulators.machines.operations import Operation
+from trainmaster_emulators.rest import server as rest
 
-
-def json_body(request: Request) -> Json:
-    """Return the request's JSON object, {} for an empty body. Raises ApiError (400)."""
-    body = request.get_json(force=True, silent=True) if request.get_data() else {}
-    if not isinstance(body, dict):
-        raise invalid("body", request.get_data(as_text=True)[:100], "The request body must be a JSON object.")
-    return body
+json_body = partial(rest.json_body, error=lambda problem: ApiError(400, "parseError", problem))
 
 
 class ComputeApi:
@@ -109,17 +105,10 @@ class ComputeApi:
     def bulk_insert(self, zone: str) -> Json:
         return self._show(self._cloud.bulk_insert(zone, json_body(self._request), self._request_id))
 
-    def delete(self, zone: str, name: str) -> Json:
-        return self._show(self._cloud.delete(zone, name, self._request_id))
+    def _transition(self, verb: str, zone: str, name: str) -> Json:
+        return self._show(self._cloud.transition(verb, zone, name, self._request_id))
 
-    def stop(self, zone: str, name: str) -> Json:
-        return self._show(self._cloud.stop(zone, name, self._request_id))
-
-    def start(self, zone: str, name: str) -> Json:
-        return self._show(self._cloud.start(zone, name, self._request_id))
-
-    def reset(self, zone: str, name: str) -> Json:
-        return self._show(self._cloud.reset(zone, name, self._request_id))
+    delete, stop, start, reset = map(partial(partialmethod, _transition), ("delete", "stop", "start", "reset"))
 
     def set_metadata(self, zone: str, name: str) -> Json:
         return self._show(self._cloud.set_metadata(zone, name, json_body(self._request), self._request_id))
@@ -187,7 +176,7 @@ class ComputeApi:
 
     def aggregated_operations(self) -> Json:
         store = self._cloud.operations
-        operations = ((operation.location or "", store.show(operation)) for operation in store.list_all())
+        operations = ((operation.location, store.show(operation)) for operation in store.list_all())
         return self._aggregated("compute#operationAggregatedList", "operations", operations)
 
     def operation(self, name: str, zone: str | None = None, region: str | None = None) -> Json:

@@ -45,10 +45,8 @@ def _parse_request(text: str) -> Request:
     request_line, _, rest = text.lstrip().partition("\n")
     method, target, *_ = request_line.split()
     message = Parser().parsestr(rest)
-    path, _, query = target.partition("?")
     builder = EnvironBuilder(
-        path=path,
-        query_string=query,
+        path=target,
         method=method,
         data=str(message.get_payload()).encode(),
         content_type=message.get("content-type"),

@@ -106,14 +106,8 @@ class Cloud:
             shortage = self._capacity.shortage(zone, properties, room - len(names))
             instances = self._register(zone, names, properties)
             group = secrets.token_hex(16)
-            operation = self.operations.begin(
-                "bulkInsert",
-                zone=zone,
-                target_link=self.links("zones", zone, "instances"),
-                target_id=0,
-                request_id=request_id,
-                group_id=group,
-            )
+            scope, target = ("zones", zone), self.links("zones", zone, "instances")
+            operation = self.operations.begin("bulkInsert", scope, target, 0, request_id=request_id, group_id=group)
             with_operations = [(instance, self._begin("insert", instance, None, group)) for instance in instances]
             self.lifecycle.insert(operation, with_operations, shortage)
             return operation
@@ -150,17 +144,15 @@ class Cloud:
 
     # Changing
 
-    def delete(self, zone: str, name: str, request_id: str | None) -> Operation:
-        return self._act("delete", zone, name, request_id, self.lifecycle.delete, check=_check_deletable)
+    def transition(self, verb: str, zone: str, name: str, request_id: str | None) -> Operation:
+        """Delete, stop, start or reset a VM, as `verb` says."""
+        checks = {"delete": _check_deletable, "reset": self._check_running}
+        step: Callable[[Instance], None] = getattr(self.lifecycle.vms, verb)
 
-    def stop(self, zone: str, name: str, request_id: str | None) -> Operation:
-        return self._act("stop", zone, name, request_id, self.lifecycle.stop)
+        def begin(operation: Operation, instance: Instance) -> None:
+            self.lifecycle.begin(operation, instance, step)
 
-    def start(self, zone: str, name: str, request_id: str | None) -> Operation:
-        return self._act("start", zone, name, request_id, self.lifecycle.start)
-
-    def reset(self, zone: str, name: str, request_id: str | None) -> Operation:
-        return self._act("reset", zone, name, request_id, self.lifecycle.reset, check=self._check_running)
+        return self._act(verb, zone, name, request_id, begin, checks.get(verb, lambda _: None))
 
     def set_metadata(self, zone: str, name: str, body: Json, request_id: str | None) -> Operation:
         def change(instance: Instance) -> None:
@@ -216,14 +208,8 @@ class Cloud:
         )
 
     def _begin(self, type_: str, instance: Instance, request_id: str | None, group: str | None = None) -> Operation:
-        return self.operations.begin(
-            type_,
-            zone=instance.zone,
-            target_link=instance.link(self.links),
-            target_id=instance.id,
-            request_id=request_id,
-            group_id=group,
-        )
+        scope, target = ("zones", instance.zone), instance.link(self.links)
+        return self.operations.begin(type_, scope, target, instance.id, request_id=request_id, group_id=group)
 
     def _check_running(self, instance: Instance) -> None:
         if instance.status is not Status.RUNNING:

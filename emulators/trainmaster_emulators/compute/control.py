@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 
 from trainmaster_emulators.compute import maintenance_schedule
 from trainmaster_emulators.compute.addresses import AddressBook
@@ -20,7 +21,7 @@ from trainmaster_emulators.tpu.cloud import TpuCloud
 
 class Control:
     def __init__(self, cloud: Cloud, tpus: TpuCloud, addresses: AddressBook, issuer: TokenIssuer) -> None:
-        self.cloud, self.tpus, self.addresses, self.issuer = cloud, tpus, addresses, issuer
+        self.cloud, self.tpus, self.addresses = cloud, tpus, addresses
         self._certificates = issuer.certificates()
 
     def health(self) -> Json:
@@ -34,13 +35,10 @@ class Control:
     def certificates(self) -> Json:
         return dict(self._certificates)
 
-    def key_set(self) -> Json:
-        return self.issuer.key_set()
-
-    def processes(self, name: str, host: str) -> Json:
+    def processes(self, name: str, arguments: Mapping[str, str]) -> Json:
         """Return the process ids of a VM, or of a host of a TPU node, for a shell on it (`trainmaster ssh`)."""
         node = self.tpus.find(name)
-        instance = tpu_control.host_of(node, {"host": host}) if node else self.cloud.instances.find(name)
+        instance = tpu_control.host_of(node, arguments) if node else self.cloud.instances.find(name)
         if instance.vm is None:
             raise not_ready(instance.path(self.cloud.links))
         return {"init": instance.vm.pid, "program": instance.vm.find_program()}

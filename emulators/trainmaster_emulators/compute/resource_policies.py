@@ -110,7 +110,8 @@ class PolicyStore:
 
     def _done(self, type_: str, policy: Policy, request_id: str | None) -> Operation:
         link = self._link(policy)
-        operation = self._operations.begin_in_region(type_, policy.region, link, stable_id(link), request_id)
+        scope = ("regions", policy.region)
+        operation = self._operations.begin(type_, scope, link, stable_id(link), request_id=request_id)
         self._operations.finish(operation)
         return operation
 

@@ -8,14 +8,12 @@
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
-from werkzeug.exceptions import HTTPException
-from werkzeug.routing import Map, Rule
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Request
 
 from trainmaster_emulators.compute.api import ComputeApi, json_body
 from trainmaster_emulators.compute.batch import answer_batch
@@ -24,11 +22,8 @@ from trainmaster_emulators.compute.control import Control
 from trainmaster_emulators.machines.api_errors import ApiError, Json, disabled, forbidden, not_found, unreachable
 from trainmaster_emulators.machines.field_mask import select_fields
 from trainmaster_emulators.machines.injected_faults import ALL_ZONES, Trouble
+from trainmaster_emulators.rest.server import RestServer, Route
 from trainmaster_emulators.tpu.server import TpuServer
-
-log = logging.getLogger(__name__)
-
-Handler = Callable[..., Json]
 
 _TPU: Final = ("/v2/", "/v2alpha1/")
 _PROJECT: Final = "/compute/v1/projects/<project>"
@@ -76,80 +71,49 @@ _ROUTES: Final = (
 )
 
 
-class ComputeServer:
+class ComputeServer(RestServer):
     """The WSGI application."""
 
     def __init__(self, cloud: Cloud, control: Control) -> None:
         self.cloud, self.control = cloud, control
         self.tpus = TpuServer(control.tpus)
-        control_rules = (
-            Rule("/batch/compute/v1", endpoint="batch", methods=["POST"]),
-            Rule("/emulator/v1/health", endpoint=lambda _: control.health(), methods=["GET"]),
-            Rule(
-                "/emulator/v1/address",
-                endpoint=lambda request: control.address(request.args.get("name", "")),
-                methods=["GET"],
-            ),
-            Rule("/emulator/v1/certs", endpoint=lambda _: control.certificates(), methods=["GET"]),
-            Rule("/emulator/v1/jwks", endpoint=lambda _: control.key_set(), methods=["GET"]),
-            Rule("/emulator/v1/faults", endpoint=lambda _: control.faults(), methods=["GET"]),
-            Rule(
-                "/emulator/v1/faults",
-                endpoint=lambda request: control.post_faults(json_body(request)),
-                methods=["POST"],
-            ),
-            Rule(
-                "/emulator/v1/vms/<name>/processes",
-                endpoint=lambda request, name: control.processes(name, request.args.get("host", "0")),
-                methods=["GET"],
-            ),
-            Rule(
-                "/emulator/v1/vms/<name>:<verb>",
-                endpoint=lambda request, name, verb: control.act(name, verb, json_body(request)),
-                methods=["POST"],
-            ),
+        own: tuple[Route, ...] = (
+            ("GET", "/health", lambda _: control.health()),
+            ("GET", "/address", lambda request: control.address(request.args.get("name", ""))),
+            ("GET", "/certs", lambda _: control.certificates()),
+            ("GET", "/faults", lambda _: control.faults()),
+            ("POST", "/faults", lambda request: control.post_faults(json_body(request))),
+            ("GET", "/zones/<zone>/vms/<vm>", lambda _, zone, vm: {"name": cloud.instances.name_of(zone, vm)}),
+            ("GET", "/vms/<name>/processes", lambda request, name: control.processes(name, request.args)),
+            ("POST", "/vms/<name>:<verb>", lambda request, name, verb: control.act(name, verb, json_body(request))),
         )
-        api_rules = tuple(Rule(path, endpoint=name, methods=[method]) for method, path, name in _ROUTES)
-        self._map = Map([*control_rules, *api_rules], strict_slashes=False, merge_slashes=True)
+        super().__init__(
+            ("POST", "/batch/compute/v1", lambda request: answer_batch(request, self.respond)),
+            *((method, f"/emulator/v1{path}", endpoint) for method, path, endpoint in own),
+            *((method, path, partial(self._call, name)) for method, path, name in _ROUTES),
+        )
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        request = Request(environ)
-        return (self.tpus if request.path.startswith(_TPU) else self.dispatch(request))(environ, start_response)
+        if environ["PATH_INFO"].startswith(_TPU):
+            return self.tpus(environ, start_response)
+        return super().__call__(environ, start_response)
 
-    def dispatch(self, request: Request) -> Response:
-        try:
-            endpoint, arguments = self._map.bind_to_environ(request.environ).match()
-            if endpoint == "batch":
-                return answer_batch(request, self.dispatch)
-            if callable(endpoint):
-                return _respond(endpoint(request, **arguments))
-            return _respond(select_fields(request, self._compute(request, endpoint, arguments)))
-        except ApiError as error:
-            return _respond(error.body(), error.status)
-        except HTTPException as error:
-            status = error.code or 500
-            return _respond(ApiError(status, "notFound", f"{error.name}: {request.path}").body(), status)
-        except Exception:
-            log.exception("%s %s", request.method, request.path)
-            return _respond(ApiError(500, "backendError", "Internal error. Please try again.").body(), 500)
+    def failure(self, request: Request, status: int) -> ApiError:
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ApiError(500, "backendError", "Internal error. Please try again.")
+        return ApiError(404, "notFound", f"Not Found: {request.path}")
 
-    def _compute(self, request: Request, endpoint: str, arguments: Mapping[str, str]) -> Json:
+    def _call(self, call: str, request: Request, /, project: str, **variables: str) -> Json:
         self.cloud.admit_call(request.method)
-        arguments = dict(arguments)
-        project = arguments.pop("project")
         if project != self.cloud.project.id:
             raise not_found(f"projects/{project}")
-        zone = ALL_ZONES if endpoint == "aggregated_instances" else arguments.get("zone")
-        match self.cloud.faults.trouble("compute", endpoint, zone):
+        zone = ALL_ZONES if call == "aggregated_instances" else variables.get("zone")
+        match self.cloud.faults.trouble("compute", call, zone):
             case Trouble.DISABLED:
                 raise disabled(project)
             case Trouble.REFUSED:
-                raise forbidden(endpoint, project)
+                raise forbidden(call, project)
             case Trouble.UNREACHABLE:
                 raise unreachable(zone)
-        handler: Handler = getattr(ComputeApi(self.cloud, request), endpoint)
-        return handler(**arguments)
-
-
-def _respond(body: Json, status: int = 200) -> Response:
-    return Response(json.dumps(body, indent=2) + "\n", status, content_type="application/json; charset=UTF-8")
+        endpoint: Callable[..., Json] = getattr(ComputeApi(self.cloud, request), call)
+        return select_fields(request, endpoint(**variables))

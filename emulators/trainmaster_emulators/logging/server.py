@@ -2,7 +2,6 @@
 
 POST /v2/entries:write        with `partialSuccess` the valid entries are stored; without it, all or none
 POST /v2/entries:list         pages sorted by (timestamp, insertId)
-GET  /emulator/v1/health      200 as soon as the server runs
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from werkzeug.wrappers import Request
-
 from trainmaster_emulators.logging.entries import Entries, Position, parse_entries
 from trainmaster_emulators.logging.query_filter import parse
 from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
-from trainmaster_emulators.rest.server import RestServer, json_body, missing_call
+from trainmaster_emulators.rest.server import RestServer, json_body
 
 REQUEST_BYTES_MAX: Final = 10_000_000  # Source: Cloud Logging's quotas page
 PAGE_DEFAULT: Final = 50
@@ -37,16 +34,10 @@ class LoggingServer(RestServer):
         self._entries = entries
         self._refused = refused_types
         self._clock_ns = clock_ns
-
-    def answer(self, request: Request) -> Json | str:
-        match request.method, request.path:
-            case "GET", "/emulator/v1/health":
-                return {}
-            case "POST", "/v2/entries:write":
-                return self._write(json_body(request, REQUEST_BYTES_MAX))
-            case "POST", "/v2/entries:list":
-                return self._list(json_body(request, REQUEST_BYTES_MAX))
-        raise missing_call(request)
+        super().__init__(
+            ("POST", "/v2/entries:write", lambda request: self._write(json_body(request, REQUEST_BYTES_MAX))),
+            ("POST", "/v2/entries:list", lambda request: self._list(json_body(request, REQUEST_BYTES_MAX))),
+        )
 
     def _write(self, request: Json) -> Json:
         rows, errors = parse_entries(request, self._clock_ns(), self._refused)

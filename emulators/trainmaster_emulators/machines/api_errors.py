@@ -10,35 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 
-Json = dict[str, Any]
+from trainmaster_emulators.rest import api_errors
+
+Json = api_errors.Json
 """A JSON object of Google's API."""
 
 
 @dataclass(eq=False)
-class ApiError(Exception):
-    """An error response of a call."""
+class ApiError(api_errors.ApiError):
+    """An error response of a call, in the format of Google's older APIs. `status`: a reason, such as `notFound`."""
 
-    status: int
-    """HTTP status."""
-    reason: str
-    """Google's machine-readable reason, such as `notFound`."""
-    message: str
     location: str | None = None
     """Name of the wrong parameter or header."""
     location_type: str = "parameter"
 
-    def __str__(self) -> str:
-        return f"{self.status} {self.reason}: {self.message}"
-
     def body(self) -> Json:
-        detail: Json = {"message": self.message, "domain": "global", "reason": self.reason}
-        if self.reason == "rateLimitExceeded":
+        detail: Json = {"message": self.message, "domain": "global", "reason": self.status}
+        if self.status == "rateLimitExceeded":
             detail["domain"] = "usageLimits"
         if self.location is not None:
             detail |= {"locationType": self.location_type, "location": self.location}
-        return {"error": {"code": self.status, "message": self.message, "errors": [detail]}}
+        return {"error": {"code": self.code, "message": self.message, "errors": [detail]}}
 
 
 def not_found(resource: str) -> ApiError:

@@ -66,17 +66,9 @@ class Lifecycle:
         """
         self._spawn(self._insert, operation, instances, error)
 
-    def delete(self, operation: Operation, instance: Instance) -> None:
-        self._spawn(self._transition, operation, instance, self.vms.delete)
-
-    def stop(self, operation: Operation, instance: Instance) -> None:
-        self._spawn(self._transition, operation, instance, self.vms.stop)
-
-    def start(self, operation: Operation, instance: Instance) -> None:
-        self._spawn(self._transition, operation, instance, self.vms.start)
-
-    def reset(self, operation: Operation, instance: Instance) -> None:
-        self._spawn(self._transition, operation, instance, self.vms.reset)
+    def begin(self, operation: Operation, instance: Instance, step: Callable[[Instance], None]) -> None:
+        """Begin a transition of `vms`, such as `vms.stop`."""
+        self._spawn(self._transition, operation, instance, step)
 
     def finish_soon(self, operation: Operation) -> None:
         """Finish the operation of a change that is in effect already, such as a change of metadata."""
@@ -134,9 +126,8 @@ class Lifecycle:
         time.sleep(duration_s + self.faults.now.slow_s)
 
     def _begin_event(self, type_: str, instance: Instance, message: str) -> Operation:
-        operation = self.operations.begin(
-            type_, zone=instance.zone, target_link=instance.link(self.links), target_id=instance.id, user=SYSTEM
-        )
+        scope, target = ("zones", instance.zone), instance.link(self.links)
+        operation = self.operations.begin(type_, scope, target, instance.id, user=SYSTEM)
         self.operations.start(operation, message)
         return operation
 

@@ -36,12 +36,13 @@ def timestamp(moment: datetime | None = None) -> str:
 
 @dataclass(slots=True)
 class Operation:
-    """An operation of a zone, of a region or, with neither, of the project. The store changes it under its lock."""
+    """An operation of a zone or of a region. The store changes it under its lock."""
 
     id: int
     name: str
     type: str
-    zone: str | None
+    scope: tuple[str, str]
+    """`zones` or `regions`, and the location."""
     target_link: str
     target_id: str
     user: str
@@ -53,17 +54,10 @@ class Operation:
     status: str = "PENDING"
     status_message: str | None = None
     errors: Sequence[OperationError] = ()
-    region: str | None = None
 
     @property
-    def location(self) -> str | None:
-        return self.zone or self.region
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        if self.zone:
-            return ("zones", self.zone)
-        return ("regions", self.region) if self.region else ("global",)
+    def location(self) -> str:
+        return self.scope[1]
 
     def as_json(self, links: Links) -> Json:
         shown: Json = {
@@ -75,8 +69,7 @@ class Operation:
             "operationType": self.type,
             "targetLink": self.target_link,
             "targetId": self.target_id,
-            "zone": links("zones", self.zone) if self.zone else None,
-            "region": links("regions", self.region) if self.region else None,
+            self.scope[0].removesuffix("s"): links(*self.scope),
             "status": self.status,
             "statusMessage": self.status_message,
             "user": self.user,
@@ -117,10 +110,10 @@ class OperationStore:
     def begin(
         self,
         type_: str,
-        *,
-        zone: str | None,
+        scope: tuple[str, str],
         target_link: str,
         target_id: int,
+        *,
         user: str = USER,
         request_id: str | None = None,
         group_id: str | None = None,
@@ -129,7 +122,7 @@ class OperationStore:
             number = next(self._ids)
             kind = "systemevent" if user == SYSTEM else "operation"
             name = f"{kind}-{number // 1000}-{uuid.uuid4().hex[:13]}-{uuid.uuid4().hex[:8]}-{number % (1 << 32):08x}"
-            operation = Operation(number, name, type_, zone, target_link, str(target_id), user, request_id, group_id)
+            operation = Operation(number, name, type_, scope, target_link, str(target_id), user, request_id, group_id)
             self._operations[name] = operation
             if request_id is not None:
                 self._by_request[request_id] = operation
@@ -137,16 +130,6 @@ class OperationStore:
                 oldest = self._operations.pop(next(iter(self._operations)))
                 if oldest.request_id is not None:
                     self._by_request.pop(oldest.request_id, None)
-            return operation
-
-    def begin_in_region(
-        self, type_: str, region: str, target_link: str, target_id: int, request_id: str | None
-    ) -> Operation:
-        with self._changed:
-            operation = self.begin(
-                type_, zone=None, target_link=target_link, target_id=target_id, request_id=request_id
-            )
-            operation.region = region
             return operation
 
     def start(self, operation: Operation, status_message: str | None = None) -> None:

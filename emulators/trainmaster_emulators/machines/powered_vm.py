@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, cast
+
+import psutil
 
 from trainmaster_emulators.machines import gcsfuse, vm_init
 from trainmaster_emulators.machines.operations import timestamp
@@ -163,16 +164,11 @@ class PoweredVm:
         self._init.wait()
 
     def _kill_strays(self) -> None:
-        label = self._label.encode()
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
-                if label in environ.read_bytes().split(b"\0"):
-                    os.kill(int(environ.parent.name), signal.SIGKILL)
+        for process in processes.with_variable(MARKER, self._marker):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         if self._container_marker.exists():
             vm_container_engine.remove_containers(self._label)
-
-    def processes(self) -> list[int]:
-        return vm_init.descendants(self._init.pid)
 
     def signal_program(self, signum: int) -> int | None:
         """Signal the training program, in a container or not. Return its process id, None if none is running."""
@@ -187,24 +183,23 @@ class PoweredVm:
 
         pip and gcsfuse lead groups of their own, too.
         """
-        pids = self.processes()
-        agents = {pid for pid in pids if any(_AGENT.search(part) for part in _arguments(pid))}
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                arguments = _arguments(pid)
-                module = arguments[arguments.index("-m") + 1] if "-m" in arguments[:-1] else None
-                helps = module == "pip" or any(f"from {gcsfuse.__name__}." in word for word in arguments)
-                if _parent(pid) in agents and os.getpgid(pid) == pid and arguments and not helps:
-                    return pid
+        try:
+            family = psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return None
+        agents = {process.pid for process in family if any(map(_AGENT.search, _arguments(process)))}
+        for process in family:
+            arguments = _arguments(process)
+            module = arguments[arguments.index("-m") + 1] if "-m" in arguments[:-1] else None
+            helps = module == "pip" or any(f"from {gcsfuse.__name__}." in word for word in arguments)
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if process.ppid() in agents and os.getpgid(process.pid) == process.pid and arguments and not helps:
+                    return process.pid
         return None
 
 
-def _arguments(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
-    except OSError:
-        return []
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+def _arguments(process: psutil.Process) -> list[str]:
+    """Return the command line; nothing if the process has ended."""
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []

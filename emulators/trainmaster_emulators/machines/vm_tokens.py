@@ -1,14 +1,13 @@
 """The tokens that a VM gets from its metadata server.
 
 Access tokens are random; the local stack does not check them. Identity tokens are RS256 JSON web tokens with Google's
-claims. Google serves their keys at `/oauth2/v1/certs` and `/oauth2/v3/certs`; here they are at `/emulator/v1/certs`
-(X.509, which `google.oauth2.id_token` reads without further packages) and `/emulator/v1/jwks`. The key is new at each
-start of the emulator. Source of the claims: https://cloud.google.com/compute/docs/instances/verifying-instance-identity.
+claims. Google serves their keys at `/oauth2/v1/certs`; here they are at `/emulator/v1/certs` (X.509, which
+`google.oauth2.id_token` reads without further packages). The key is new at each start of the emulator.
+Source of the claims: https://cloud.google.com/compute/docs/instances/verifying-instance-identity.
 """
 
 from __future__ import annotations
 
-import base64
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -99,14 +98,3 @@ class TokenIssuer:
             .sign(self._key, hashes.SHA256())
         )
         return {self._key_id: certificate.public_bytes(serialization.Encoding.PEM).decode()}
-
-    def key_set(self) -> Json:
-        """Return the public key as a JSON web key set."""
-        numbers = self._key.public_key().public_numbers()
-        key = {"kty": "RSA", "alg": "RS256", "use": "sig", "kid": self._key_id}
-        return {"keys": [key | {"n": _number(numbers.n), "e": _number(numbers.e)}]}
-
-
-def _number(value: int) -> str:
-    data = value.to_bytes((value.bit_length() + 7) // 8, "big")
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -8,6 +8,6 @@
     aggregation     several aligned series reduced to one for each group
 
 Google offers no such emulator. Series are stored in a file and survive a restart. Not emulated: distributions,
-alerting, dashboards, PromQL, retention, and IAM except for `--deny`. Sources: the API's discovery document and, for the
+alerting, dashboards, PromQL, retention, IAM. Sources: the API's discovery document and, for the
 texts of errors of writes, issues of public repositories that quote them.
 """

@@ -3,7 +3,6 @@
 POST /v3/projects/P/timeSeries              stores the valid points, even if it refuses others
 GET  /v3/projects/P/timeSeries              pages of series, with alignment and reduction
 GET  /v3/projects/P/metricDescriptors       one for each metric that was written
-GET  /emulator/v1/health                    200 as soon as the server runs
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from trainmaster_emulators.monitoring.series import Json, Series, SeriesKey
 from trainmaster_emulators.monitoring.series_store import SeriesStore
 from trainmaster_emulators.monitoring.write_checks import parse_series
 from trainmaster_emulators.rest.api_errors import ApiError, invalid
-from trainmaster_emulators.rest.server import RestServer, json_body, missing_call
+from trainmaster_emulators.rest.server import RestServer, json_body
 from trainmaster_emulators.rest.times import nanoseconds
 
 SERIES_MAX: Final = 200
@@ -33,7 +32,7 @@ CREATE: Final = "monitoring.timeSeries.create"
 LIST: Final = "monitoring.timeSeries.list"
 PERMISSIONS: Final = (CREATE, LIST, "monitoring.metricDescriptors.list")
 _CODES: Final = {"INVALID_ARGUMENT": 3, "FAILED_PRECONDITION": 9}
-_PATH: Final = re.compile(r"/v3/projects/([^/]+)/(timeSeries|metricDescriptors)")
+_PROJECT: Final = "/v3/projects/<project>"
 
 
 class MonitoringServer(RestServer):
@@ -45,21 +44,11 @@ class MonitoringServer(RestServer):
         self._store = store
         self.denied = denied
         self._clock_ns = clock_ns
-
-    def answer(self, request: Request) -> Json:
-        if (request.method, request.path) == ("GET", "/emulator/v1/health"):
-            return {}
-        if match := _PATH.fullmatch(request.path):
-            project = match[1]
-            match request.method, match[2]:
-                case "POST", "timeSeries":
-                    return self._create(project, json_body(request))
-                case "GET", "timeSeries":
-                    return self._list(project, request)
-                case "GET", "metricDescriptors":
-                    self._check_permission(PERMISSIONS[2])
-                    return {"metricDescriptors": [found.to_json(project) for found in self._store.descriptors()]}
-        raise missing_call(request)
+        super().__init__(
+            ("POST", f"{_PROJECT}/timeSeries", lambda request, project: self._create(project, json_body(request))),
+            ("GET", f"{_PROJECT}/timeSeries", self._list),
+            ("GET", f"{_PROJECT}/metricDescriptors", self._descriptors),
+        )
 
     def _check_permission(self, permission: str) -> None:
         if permission in self.denied:
@@ -88,7 +77,11 @@ class MonitoringServer(RestServer):
             raise _partial_error(errors, len(written))
         return {}
 
-    def _list(self, project: str, request: Request) -> Json:
+    def _descriptors(self, _: Request, project: str) -> Json:
+        self._check_permission(PERMISSIONS[2])
+        return {"metricDescriptors": [found.to_json(project) for found in self._store.descriptors()]}
+
+    def _list(self, request: Request, project: str) -> Json:
         self._check_permission(LIST)
         arguments = request.args
         condition = parse(arguments.get("filter", ""))

@@ -89,16 +89,15 @@ def is_alive(pid: int, since: float) -> bool:
 
 def list_processes(stack_id: str) -> list[psutil.Process]:
     """Return all processes of that stack except the caller."""
-    return [
-        process for process in psutil.process_iter() if process.pid != os.getpid() and _has_stack_id(process, stack_id)
-    ]
+    return [process for process in with_variable(STACK_ID, stack_id) if process.pid != os.getpid()]
 
 
-def _has_stack_id(process: psutil.Process, stack_id: str) -> bool:
-    try:
-        return process.environ().get(STACK_ID) == stack_id
-    except (psutil.Error, OSError):
-        return False  # another user's process, or ended
+def with_variable(name: str, value: str) -> Iterator[psutil.Process]:
+    """Yield the processes whose environment has this variable. Those of other users are left out."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(name) == value:
+                yield process
 
 
 def kill_stack(stack_id: str) -> int:

@@ -46,7 +46,7 @@ FIRESTORE_METHODS: Final = {
 """Method → permissions. A transaction needs those of its reads and of its commit. The roles that infra/ grants have all
 permissions to write or none, so the kinds of the writes in a commit make no difference."""
 PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
-_ROW: Final = re.compile(r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *\|")
+_ROW: Final = re.compile(r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *(?:training VMs only )?\|")
 _CUSTOM_ROLE: Final = re.compile(
     r'role_id\s*=\s*"(\w+)(?:\$\{var\.role_suffix\})?".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL
 )
@@ -61,9 +61,9 @@ class Access:
 
 
 def granted_access(account: str, table: str, roles: Mapping[str, frozenset[str]] = ROLES) -> frozenset[Access]:
-    """Return what the table grants to an account without a condition. Roles that are not in `roles` grant nothing.
+    """Return what the table grants to an account without a condition, or with that on the names of VMs.
 
-    `account`: the name of a function or of a console, or `worker`.
+    Roles that are not in `roles` grant nothing. `account`: the name of a function or of a console, or `worker`.
     """
     return frozenset(
         Access(permission, resource)
@@ -79,10 +79,13 @@ def custom_roles(terraform: str) -> dict[str, frozenset[str]]:
     return {f"{name} (iam.tf)": frozenset(re.findall(r'"([\w.]+)"', permissions)) for name, permissions in roles}
 
 
-def required_access(method: str, request: bytes) -> Iterator[Access]:
-    """Yield the permissions of a gRPC call. Raises KeyError for a method that is not in this module."""
+def required_access(method: str, topic: str) -> Iterator[Access]:
+    """Yield the permissions of a gRPC call. Raises KeyError for a method that is not in this module.
+
+    `topic`: path of the topic to which the call publishes.
+    """
     if method == PUBLISH_METHOD:
-        yield Access(PUBLISH, topic_resource(first_string(request)))
+        yield Access(PUBLISH, topic_resource(topic))
         return
     service, _, name = method.rpartition("/")
     if f"{service}/" != FIRESTORE:
@@ -97,25 +100,12 @@ def topic_resource(path: str) -> str:
     return f"topic {topic.replace('dead-letter', 'dead_letter')}"
 
 
-def refusal(account: str, grants: frozenset[Access], method: str, request: bytes) -> str:
+def refusal(account: str, grants: frozenset[Access], method: str, topic: str) -> str:
     """Return the message of a refused call, which names the account and the permission; empty: the call may be made."""
     try:
-        missing = [access for access in required_access(method, request) if access not in grants]
+        missing = [access for access in required_access(method, topic) if access not in grants]
     except KeyError:
         return f"{account}: add the permissions of {method} to emulators/trainmaster_emulators/realism/call_access.py"
     if not missing:
         return ""
     return f"{account} does not have the permission {missing[0].permission} on {missing[0].resource}"
-
-
-def first_string(message: bytes) -> str:
-    """Return field 1 of a protobuf message whose encoder writes fields in order; empty if it is not there."""
-    if message[:1] != b"\x0a":
-        return ""
-    length, shift, position = 0, 0, 1
-    while True:
-        byte = message[position]
-        length |= (byte & 0x7F) << shift
-        shift, position = shift + 7, position + 1
-        if not byte & 0x80:
-            return message[position : position + length].decode()

@@ -1,4 +1,4 @@
-"""The permissions that calls of Compute Engine need, and those that infra/ grants to the account of `provision`.
+"""The permissions that calls of Compute Engine need. infra/ grants them to the account of `provision` only.
 
 Source of the permissions: Compute Engine's REST reference, "IAM permissions" of each method. The condition of the grant
 names the training VMs: a call that names another VM is refused.
@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from trainmaster_emulators.realism.call_access import TABLE_FILE, Access, custom_roles
+from trainmaster_emulators.realism.call_access import Access
 
 PROVISION: Final = "provision"
 """The only account with grants on Compute Engine."""
-ROLE: Final = "trainmasterProvisioner"
 ROLES_FILE: Final = "iam.tf"
 ACT_AS: Final = "iam.serviceAccounts.actAs"
 
-_ROLE_ROW: Final = f"| function {PROVISION} | `{ROLE} ({ROLES_FILE})` | project |"
-_ACT_AS_ROW: Final = re.compile(rf"\| function {PROVISION} \| `roles/iam\.serviceAccountUser` \| (account \w+) \| *\|")
 _PREFIX: Final = re.compile(r"extract\('/instances/\{name\}'\)\.startsWith\('([^']+)'\)")
 _INSTANCE: Final = re.compile(r".*/zones/(?P<zone>[^/]+)/instances/(?P<name>(?!bulkInsert)[^/]+)(?:/\w+)?")
 _PATH: Final = re.compile(r"/compute/v1/(projects/[^/]+)/(?:(?:zones|regions)/[^/]+/|(?=aggregated/|global/))(.+)")
@@ -40,17 +37,6 @@ _CALLS: Final = {
 }
 """Method and path below the project, zone or region → permissions on the project. Inserts and operations are below."""
 _OPERATION: Final = re.compile(r"/(zones|regions)/[^/]+/operations(/[^/]+)?(/wait)?$")
-
-
-def granted_access(infra: Path) -> frozenset[Access]:
-    """Return what infra/ grants to `provision`. Raises ValueError where the custom role is missing."""
-    table = (infra / TABLE_FILE).read_text(encoding="utf-8")
-    role = custom_roles((infra / ROLES_FILE).read_text(encoding="utf-8")).get(f"{ROLE} ({ROLES_FILE})")
-    if role is None:
-        raise ValueError(f"{infra / ROLES_FILE} has no role {ROLE} with permissions")
-    permissions = role if _ROLE_ROW in table else ()
-    accounts = (Access(ACT_AS, account) for account in _ACT_AS_ROW.findall(table))
-    return frozenset({*(Access(name, "project") for name in permissions), *accounts})
 
 
 def required_access(method: str, path: str, body: Mapping[str, Any]) -> Iterator[Access]:
@@ -131,14 +117,3 @@ _FIELDS: Final = {
     "resourcePolicies": "compute.resourcePolicies.use",
 }
 """Argument of an insert → permission."""
-
-
-def refusal(grants: frozenset[Access], method: str, path: str, body: Mapping[str, Any]) -> str:
-    """Return the message of a refused call, which names the permission; empty: the call may be made."""
-    try:
-        missing = next((access for access in required_access(method, path, body) if access not in grants), None)
-    except KeyError:
-        return f"{PROVISION}: add the permissions of {method} {path} to trainmaster_emulators.realism.compute_access"
-    if missing is None:
-        return ""
-    return f"{PROVISION} does not have the permission {missing.permission} on {missing.resource}"

@@ -1,8 +1,8 @@
 """The permissions that calls of Google's JSON APIs need, and those that infra/ grants to an account.
 
 Functions, consoles and VMs call these APIs: Pub/Sub (VMs only), Cloud Logging, Cloud Monitoring, Cloud TPU, IAM, Secret
-Manager, Artifact Registry, and Compute Engine, which VMs may not call. Sources of the permissions: the REST reference
-of each API, "IAM permissions" of each method.
+Manager, Artifact Registry, and Compute Engine, which only `provision` may call. Sources of the permissions: the REST
+reference of each API, "IAM permissions" of each method. `storage_access` has those of Cloud Storage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from trainmaster_emulators.realism.call_access import (
     topic_resource,
 )
 
-ROLES_FILE: Final = "iam.tf"
 ACCESS_SECRET: Final = "secretmanager.versions.access"  # noqa: S105 - a permission's name
 SECRET_ACCESSOR: Final = "roles/secretmanager.secretAccessor"  # noqa: S105 - a role's name
 ALL_OF_TPU: Final = "tpu.*"
@@ -49,6 +48,7 @@ class Api(StrEnum):
     """Compute Engine and Cloud TPU."""
     IAM = "iam"
     """IAM, Secret Manager and Artifact Registry."""
+    STORAGE = "storage"
 
 
 _PROJECT: Final = r"/v1/projects/[^/]+"
@@ -84,12 +84,14 @@ _PUBLISH: Final = re.compile(rf"{_PROJECT}/topics/(?P<topic>[^/:]+):publish")
 _ACCESS_SECRET: Final = re.compile(rf"(?P<secret>{_PROJECT}/secrets/[^/]+)/versions/[^/:]+:access")
 _TEST_PERMISSIONS: Final = re.compile(rf"{_PROJECT}(?:/serviceAccounts/[^/:]+)?:testIamPermissions")
 """Asks for the permissions of the caller whose token it contains. It needs no permission itself."""
+_ADDRESS: Final = "/emulator/v1/address"
+"""The Compute emulator's own call that takes the place of Compute Engine's DNS names."""
 
 
 def grants_of(account: str, infra: Path) -> frozenset[Access]:
-    """Return what infra/ grants to an account without a condition."""
+    """Return what infra/ grants to an account without a condition, or with that on the names of VMs."""
     table = (infra / TABLE_FILE).read_text(encoding="utf-8")
-    roles = ROLES | custom_roles((infra / ROLES_FILE).read_text(encoding="utf-8"))
+    roles = ROLES | custom_roles((infra / compute_access.ROLES_FILE).read_text(encoding="utf-8"))
     return granted_access(account, table, roles)
 
 
@@ -101,6 +103,8 @@ def required_access(method: str, path: str, body: Mapping[str, Any]) -> tuple[Ap
         return Api.IAM, [Access(ACCESS_SECRET, secret_resource(match["secret"]))]
     if method == "POST" and _TEST_PERMISSIONS.fullmatch(path):
         return Api.IAM, []
+    if method == "GET" and path == _ADDRESS:
+        return Api.COMPUTE, []
     if path.startswith("/compute/v1/"):
         return Api.COMPUTE, list(compute_access.required_access(method, path, body))
     for verb, pattern, api, permission in _CALLS:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,12 @@ class Profile:
     a few VMs have some such failures."""
 
     def scaled(self, factor: float) -> Profile:
-        return replace(
-            self,
-            create=self.create.scaled(factor),
-            delete=self.delete.scaled(factor),
-            audit_log=self.audit_log.scaled(factor),
-            list_lag=self.list_lag.scaled(factor),
-            tpu_create=self.tpu_create.scaled(factor),
-            tpu_delete=self.tpu_delete.scaled(factor),
-            maintenance_notice_s=self.maintenance_notice_s * factor,
-            minute_s=self.minute_s * factor,
-        )
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        spans: dict[str, Any] = {
+            name: value.scaled(factor) for name, value in values.items() if isinstance(value, Span)
+        }
+        notice_s, minute_s = self.maintenance_notice_s * factor, self.minute_s * factor
+        return replace(self, **spans, maintenance_notice_s=notice_s, minute_s=minute_s)
 
 
 GOOGLE_CLOUD: Final = Profile(

@@ -144,6 +144,14 @@ class StorageAccess:
             for grant in GRANTS
         )
 
+    def refusal(self, denied: Access) -> str:
+        """Return the message of Google's error. Source of its text: Cloud Storage's JSON API."""
+        return (
+            f"{self.account} does not have {denied.permission} access to the Google Cloud Storage "
+            f"{'object' if denied.name else 'bucket'}. Permission '{denied.permission}' denied on resource "
+            "(or it may not exist)."
+        )
+
     def first_missing(self, method: str, target: str, body: bytes) -> Access | None:
         """Return the first permission that the call needs and the account does not have."""
         return next((access for access in required_access(method, target, body) if not self.allows(access)), None)

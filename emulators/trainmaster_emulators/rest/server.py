@@ -1,65 +1,84 @@
-"""The HTTP server of an emulator: dispatch, JSON bodies, errors in Google's format, and shutdown on a signal."""
+"""The HTTP server of an emulator: routes, JSON bodies, errors in Google's format, and shutdown on a signal."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import signal
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
 from socketserver import BaseServer
 from typing import Any
 
 from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Map, Rule
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
+from trainmaster_emulators.rest import HEALTH
 from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
 from trainmaster_emulators.rest.quiet_http import QuietHandler
+
+Answer = Json | str | Response
+"""A body as an object or as JSON, or a whole response."""
+Route = tuple[str, str, Callable[..., Answer]]
+"""Method, path (werkzeug's rule), and the endpoint, which gets the request and the variables of the path.
+
+An endpoint raises ApiError."""
 
 log = logging.getLogger(__name__)
 
 
-class RestServer(ABC):
-    """A WSGI application that answers with JSON."""
+class RestServer:
+    """A WSGI application that answers with JSON, in the formats of Google's newer APIs."""
 
-    @abstractmethod
-    def answer(self, request: Request) -> Json | str:
-        """Return the response's body, as an object or as JSON. Raises ApiError, or werkzeug's NotFound."""
+    def __init__(self, *routes: Route) -> None:
+        health: Route = ("GET", HEALTH, lambda _: {})
+        rules = [Rule(path, endpoint=endpoint, methods=[method]) for method, path, endpoint in (*routes, health)]
+        self._map = Map(rules)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        return self._respond(Request(environ))(environ, start_response)
+        return self.respond(Request(environ))(environ, start_response)
 
-    def _respond(self, request: Request) -> Response:
+    def respond(self, request: Request) -> Response:
         try:
-            return _json_response(self.answer(request))
+            answer = self.answer(request)
+            return answer if isinstance(answer, Response) else _json_response(answer)
         except ApiError as error:
             return _json_response(error.body(), error.code)
         except HTTPException as error:
-            return _json_response(missing_call(request).body(), error.code or 500)
+            return _json_response(self.failure(request, error.code or 500).body(), error.code or 500)
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return _json_response(ApiError(500, "INTERNAL", "Internal error encountered.").body(), 500)
+            return _json_response(self.failure(request, 500).body(), 500)
+
+    def answer(self, request: Request) -> Answer:
+        endpoint, variables = self._map.bind_to_environ(request.environ).match()
+        found: Answer = endpoint(request, **variables)
+        return found
+
+    def failure(self, request: Request, status: int) -> ApiError:
+        """Return the error of a call that this emulator does not implement (status below 500) or cannot answer."""
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ApiError(500, "INTERNAL", "Internal error encountered.")
+        return ApiError(404, "NOT_FOUND", f"This emulator does not implement {request.method} {request.path}.")
 
 
-def missing_call(request: Request) -> ApiError:
-    """Return the error for a call that this emulator does not implement."""
-    return ApiError(404, "NOT_FOUND", f"This emulator does not implement {request.method} {request.path}.")
-
-
-def json_body(request: Request, bytes_max: int | None = None) -> Json:
-    """Return the request's object; an empty body is an empty object. Raises ApiError."""
+def json_body(request: Request, bytes_max: int | None = None, error: Callable[[str], ApiError] = invalid) -> Json:
+    """Return the request's object; an empty body is an empty object. Raises ApiError, which `error` makes of a text."""
     data = request.get_data()
     if bytes_max is not None and len(data) > bytes_max:
-        raise invalid(f"Request payload size exceeds the limit: {bytes_max} bytes.")
+        raise error(f"Request payload size exceeds the limit: {bytes_max} bytes.")
     try:
         body = json.loads(data or b"{}", parse_constant=_reject_constant)
-    except ValueError as error:
-        raise invalid(f"Invalid JSON payload received: {error}.") from None
+    except ValueError as problem:
+        raise error(f"Invalid JSON payload received: {problem}.") from None
     if not isinstance(body, dict):
-        raise invalid("Invalid JSON payload received: it must be an object.")
+        raise error("Invalid JSON payload received: it must be an object.")
     return body
 
 
@@ -110,3 +129,16 @@ def in_background(server: BaseServer) -> Iterator[None]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def serve_folder(name: str, application: Callable[[Path], Callable[..., Iterable[bytes]]]) -> None:
+    """Run the command line of an emulator that stores its data in a folder, until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog=f"python -m trainmaster_emulators.{name}")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--state-dir", type=Path, required=True, help="folder of the data")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO)
+    options.state_dir.mkdir(parents=True, exist_ok=True)
+    with serving(options.host, options.port, application(options.state_dir)) as stopped:
+        stopped.wait()

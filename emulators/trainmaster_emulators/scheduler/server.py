@@ -3,7 +3,6 @@
 /v1/projects/P/locations[/L]                 regions
 /v1/projects/P/locations/L/jobs[/JOB]        create, get, list, update, delete
 /v1/projects/P/locations/L/jobs/JOB:VERB     pause, resume, run
-/emulator/v1/health                          200 as soon as the server runs
 /emulator/v1/certs                           keys of identity tokens
 """
 
@@ -14,14 +13,14 @@ import binascii
 import secrets
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
-from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request
 
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
-from trainmaster_emulators.rest.server import RestServer, json_body
+from trainmaster_emulators.rest.server import Answer, RestServer, Route, json_body
 from trainmaster_emulators.scheduler import execution, resources
 from trainmaster_emulators.scheduler.clock import Clock, utc_now
 from trainmaster_emulators.scheduler.dispatch import Dispatcher
@@ -41,42 +40,34 @@ class SchedulerServer(RestServer):
         self, project: str, store: JobStore, clock: Clock, dispatcher: Dispatcher, now: Callable[[], datetime] = utc_now
     ) -> None:
         self._project, self._store, self._clock, self._dispatcher, self._now = project, store, clock, dispatcher, now
-        self._map = Map(
-            [
-                Rule("/emulator/v1/health", endpoint=lambda _: {}, methods=["GET"]),
-                Rule("/emulator/v1/certs", endpoint=lambda _: dispatcher.certificates(), methods=["GET"]),
-                Rule(_LOCATIONS, endpoint=self._list_locations, methods=["GET"]),
-                Rule(f"{_LOCATIONS}/<location>", endpoint=self._get_location, methods=["GET"]),
-                Rule(_JOBS, endpoint=self._create, methods=["POST"]),
-                Rule(_JOBS, endpoint=self._list, methods=["GET"]),
-                Rule(f"{_JOBS}/<job>", endpoint=self._get, methods=["GET"]),
-                Rule(f"{_JOBS}/<job>", endpoint=self._update, methods=["PATCH"]),
-                Rule(f"{_JOBS}/<job>", endpoint=self._delete, methods=["DELETE"]),
-                Rule(f"{_JOBS}/<job>:<any({','.join(VERBS)}):verb>", endpoint=self._act, methods=["POST"]),
-            ]
+        calls: tuple[Route, ...] = (
+            ("GET", _LOCATIONS, self._list_locations),
+            ("GET", f"{_LOCATIONS}/<location>", lambda _, location: self._location(location)),
+            ("POST", _JOBS, self._create),
+            ("GET", _JOBS, self._list),
+            ("GET", f"{_JOBS}/<job>", self._get),
+            ("PATCH", f"{_JOBS}/<job>", self._update),
+            ("DELETE", f"{_JOBS}/<job>", self._delete),
+            ("POST", f"{_JOBS}/<job>:<any({','.join(VERBS)}):verb>", self._act),
+        )
+        super().__init__(
+            ("GET", "/emulator/v1/certs", lambda _: dispatcher.certificates()),
+            *((method, path, partial(self._in_project, endpoint)) for method, path, endpoint in calls),
         )
 
-    def answer(self, request: Request) -> Json:
-        endpoint, matched = self._map.bind_to_environ(request.environ).match()
-        arguments = dict(matched)
-        self._check_parent(arguments.pop("project", self._project), arguments.get("location"))
-        body: Json = endpoint(request, **arguments)
-        return body
-
-    def _check_parent(self, project: str, location: str | None) -> None:
+    def _in_project(self, endpoint: Callable[..., Answer], request: Request, project: str, **variables: str) -> Answer:
+        location = variables.get("location")
         if project != self._project:
             raise ApiError(403, "PERMISSION_DENIED", f"This emulator serves the project {self._project} only.")
         if location is not None and location not in REGION_ZONES:
             raise ApiError(404, "NOT_FOUND", f"Location '{location}' is not a valid location.")
+        return endpoint(request, **variables)
 
     def _parent(self, location: str) -> str:
         return f"projects/{self._project}/locations/{location}"
 
     def _list_locations(self, _: Request) -> Json:
         return {"locations": [self._location(region) for region in sorted(REGION_ZONES)]}
-
-    def _get_location(self, _: Request, location: str) -> Json:
-        return self._location(location)
 
     def _location(self, region: str) -> Json:
         return {"name": self._parent(region), "locationId": region}

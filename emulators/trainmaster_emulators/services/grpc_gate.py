@@ -76,20 +76,17 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[misc]
             context.abort(error.code(), error.details())
 
     def _check(self, method: str, request: bytes, context: Any) -> None:
-        if message := refusal(self._account, self._grants, method, request):
+        published = PublishRequest.deserialize(request) if method == PUBLISH_METHOD else PublishRequest()
+        if message := refusal(self._account, self._grants, method, published.topic):
             print(f"{REFUSED}{message}", flush=True)
             context.abort(grpc.StatusCode.PERMISSION_DENIED, message)
-        if method == PUBLISH_METHOD and (problem := _publish_problem(request)):
+        # Google's emulator has no limits.
+        problems = (message_problem(message.data, message.attributes) for message in published.messages)
+        if problem := next(filter(None, problems), ""):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
 
     def _channel(self, method: str) -> grpc.Channel:
         return next(channel for prefix, channel in self._channels.items() if method.startswith(prefix))
-
-
-def _publish_problem(request: bytes) -> str:
-    """Return which of Pub/Sub's limits a request exceeds; empty: none. Google's emulator has no limits."""
-    messages = PublishRequest.deserialize(request).messages
-    return next(filter(None, (message_problem(message.data, message.attributes) for message in messages)), "")
 
 
 def _deadline_s(context: Any) -> float | None:

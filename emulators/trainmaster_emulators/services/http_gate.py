@@ -1,29 +1,34 @@
 """IAM for Google's JSON APIs: one address per service account, which refuses calls that infra/ does not permit.
 
     function submit ──► its address ──┐
-    VMs             ──► their address ┴─► the emulators of Logging, Monitoring, IAM, Pub/Sub and Compute, without IAM
+    VMs             ──► their address ┴─► the emulators of Cloud Storage, Logging, Monitoring, IAM, Pub/Sub and Compute
 
-`python -m trainmaster_emulators.services.http_gate --infra DIR --project P --upstream logging=HOST:PORT … --account
-submit=PORT …` serves until it is ended, and prints a line for each call that it refuses. `realism.http_access` has the
-rules. The address identifies the caller, because clients send no token to an emulator.
+`python -m trainmaster_emulators.services.http_gate --infra DIR --project P --bucket B --stage-bucket S --upstream
+logging=HOST:PORT … --account submit=PORT …` serves until it is ended. It prints a line for each call that it refuses,
+except those of Cloud Storage, which refuses instead of saying that an object is missing. `realism.http_access` and
+`realism.storage_access` have the rules. The address identifies the caller, because clients send no token to an
+emulator.
 """
 
 from __future__ import annotations
 
 import argparse
 import http.client
+import io
 import json
 import sys
+import threading
 from collections.abc import Mapping
-from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from trainmaster_emulators.browser_guard import refusal_body
+from trainmaster_emulators.browser_guard import find_host_refusal
+from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.processes import LOOPBACK, split_address
 from trainmaster_emulators.realism.call_access import REFUSED, Access
+from trainmaster_emulators.realism.compute_access import refused_vm, vm_prefix
 from trainmaster_emulators.realism.http_access import (
     ACCESS_SECRET,
     SECRET_ACCESSOR,
@@ -33,106 +38,163 @@ from trainmaster_emulators.realism.http_access import (
     refusal,
     required_access,
 )
-from trainmaster_emulators.rest.quiet_http import QuietServer
-from trainmaster_emulators.services.http_servers import json_object, serve_accounts
-from trainmaster_emulators.services.storage_forwarder import HOP_HEADERS, ForwardingHandler
+from trainmaster_emulators.realism.storage_access import StorageAccess
+from trainmaster_emulators.services.http_servers import json_object
+from trainmaster_emulators.services.storage_forwarder import (
+    JSON_API_PATHS,
+    ForwardingServer,
+    StorageHandler,
+    is_storage_host,
+    read_chunks,
+    storage_path,
+)
 
 NAME: Final = "http-gate"
-TIMEOUT_S: Final = 150.0
-"""Longer than a call that waits for an operation."""
 
 
-class GateServer(QuietServer):
-    """Serves one account on one port."""
+class GateServer(ForwardingServer):
+    """Serves one account on one port. `buckets`: names of the buckets `this` and `stage` of infra/."""
 
-    def __init__(self, port: int, account: str, infra: Path, upstreams: Mapping[Api, str], project: str = "") -> None:
-        self.account, self.upstreams = account, upstreams
-        self._grants = grants_of(account, infra)
+    def __init__(
+        self,
+        port: int,
+        account: str,
+        infra: Path,
+        upstreams: Mapping[Api, str],
+        project: str = "",
+        buckets: tuple[str, str] = ("", ""),
+    ) -> None:
+        self.upstreams, self.storage = upstreams, split_address(upstreams[Api.STORAGE])
+        self.storage_access = StorageAccess(account, *buckets)
+        self._account, self._grants, self._vm_prefix = account, grants_of(account, infra), vm_prefix(infra)
         self._member = f"serviceAccount:trainmaster-{account.replace('_', '-')}@{project}.iam.gserviceaccount.com"
         super().__init__((LOOPBACK, port), GateHandler)
 
-    def first_missing(self, needed: list[Access], path: str) -> Access | None:
-        """Return the first permission that the account does not have."""
+    def judge(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[Api | None, str]:
+        """Return the API of a call, and why it is refused; empty: the account may make it."""
+        try:
+            api, needed = required_access(method, path, body)
+        except KeyError:
+            remedy = f"add the permissions of {method} {path} to trainmaster_emulators.realism.http_access"
+            return None, f"{self._account}: {remedy}"
         for access in needed:
-            if is_granted(access, self._grants):
-                continue
-            if access.permission != ACCESS_SECRET or not self._may_access_secret(path):
-                return access
-        return None
+            if not is_granted(access, self._grants) and not self._may_access_secret(access, path):
+                return api, refusal(self._account, access)
+        return api, refused_vm(self._vm_prefix, path, body, self._vm_name) if api is Api.COMPUTE else ""
 
-    def _may_access_secret(self, path: str) -> bool:
+    def _may_access_secret(self, access: Access, path: str) -> bool:
         """Return whether the secret's own policy grants access to the account. The owner sets it; infra/ does not."""
-        secret = path.partition("/versions/")[0]
-        with closing(http.client.HTTPConnection(*split_address(self.upstreams[Api.IAM]), timeout=TIMEOUT_S)) as iam:
-            iam.request("GET", f"{secret}:getIamPolicy")
-            policy: dict[str, Any] = json.loads(iam.getresponse().read())
+        if access.permission != ACCESS_SECRET:
+            return False
+        try:
+            policy = call(self.upstreams[Api.IAM], "GET", f"{path.partition('/versions/')[0]}:getIamPolicy")
+        except CallError:
+            return False  # there is no such secret
         bindings = policy.get("bindings", [])
         return any(binding["role"] == SECRET_ACCESSOR and self._member in binding["members"] for binding in bindings)
 
+    def _vm_name(self, zone: str, name_or_id: str) -> str:
+        if not name_or_id.isdigit():
+            return name_or_id
+        return str(call(self.upstreams[Api.COMPUTE], "GET", f"/emulator/v1/zones/{zone}/vms/{name_or_id}")["name"])
 
-class GateHandler(ForwardingHandler):
-    """Forwards a call that the account may make. Calls and answers are small, so they are buffered."""
 
-    checks_host = True
+class GateHandler(StorageHandler):
+    """Forwards a call that the account may make. Buffers the body, which may contain what decides."""
+
+    server: GateServer
 
     def _forward(self) -> None:
-        server = cast(GateServer, self.server)
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        path = unquote(urlsplit(self.path).path)
+        # The googleapis proxy forwards the host that its client called. A web page cannot have one of these hosts.
+        host = self.headers.get("Host", "")
+        is_proxied = is_storage_host(host.partition(":")[0].lower())
+        if not is_proxied and (reason := find_host_refusal(host)):
+            self.send_google_error(HTTPStatus.FORBIDDEN, reason)
+            return
+        body, client = self._read_body(), self.rfile
+        self.rfile = io.BufferedReader(io.BytesIO(body))
+        is_storage = is_proxied or self.path.startswith(JSON_API_PATHS)
         try:
-            api, needed = required_access(self.command, path, json_object(body))
-        except KeyError:
-            remedy = f"add the permissions of {self.command} {path} to trainmaster_emulators.realism.http_access"
-            self._refuse(f"{server.account}: {remedy}")
-            return
-        if missing := server.first_missing(needed, path):
-            self._refuse(refusal(server.account, missing))
-            return
-        address = server.upstreams.get(api)
-        if address is None:
-            self.send_google_error(HTTPStatus.NOT_IMPLEMENTED, f"this stack runs without the emulator of {api}")
-            return
-        try:
-            self._send_back(*self._call_emulator(address, body))
+            response = self._storage_response(body) if is_storage else self._response(body)
         except (OSError, http.client.HTTPException) as error:
-            self.send_google_error(HTTPStatus.SERVICE_UNAVAILABLE, f"the emulator of {api} does not respond: {error}")
+            self.send_google_error(HTTPStatus.SERVICE_UNAVAILABLE, f"the emulator does not respond: {error}")
+        else:
+            if response is not None:
+                self._send_back(response, self.server.storage[0])
+        finally:
+            self.rfile = client
+            self._disconnect()  # an emulator may end, or close an idle connection
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _forward
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _forward
 
-    def _call_emulator(self, address: str, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
-        with closing(http.client.HTTPConnection(*split_address(address), timeout=TIMEOUT_S)) as connection:
-            connection.request(self.command, self.path, body or None, {**headers, "Host": address})
-            response = connection.getresponse()
-            return response, response.read()
+    def _response(self, body: bytes) -> http.client.HTTPResponse | None:
+        """Return the emulator's response; None: the call was refused."""
+        api, problem = self.server.judge(self.command, unquote(urlsplit(self.path).path), json_object(body))
+        if problem:
+            print(f"{REFUSED}{problem}", flush=True)
+            self._refuse(problem)
+        elif api is None or api not in self.server.upstreams:
+            self.send_google_error(HTTPStatus.NOT_IMPLEMENTED, f"this stack runs without the emulator of {api}")
+        else:
+            return self._send_upstream(split_address(self.server.upstreams[api]), self.path)
+        return None
 
-    def _send_back(self, response: http.client.HTTPResponse, body: bytes) -> None:
-        self.send_response_only(response.status, response.reason)
-        for name, value in response.headers.items():
-            if name.lower() not in {*HOP_HEADERS, "content-length"}:
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        self.wfile.flush()
+    def _storage_response(self, body: bytes) -> http.client.HTTPResponse | None:
+        server, access = self.server, self.server.storage_access
+        if denied := access.first_missing(self.command, self.path, body):
+            self._refuse(access.refusal(denied))
+            return None
+        response = self._send_upstream(server.storage, storage_path(self.command, "", self.path))
+        hidden = access.hides_missing(self.command, self.path) if response.status == HTTPStatus.NOT_FOUND else None
+        if hidden:
+            self._refuse(access.refusal(hidden))
+        return None if hidden else response
+
+    def _read_body(self) -> bytes:
+        """Read the body. A chunked one is forwarded with its length."""
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            body = b"".join(read_chunks(self.rfile))
+            del self.headers["Transfer-Encoding"]
+            del self.headers["Content-Length"]
+            self.headers["Content-Length"] = str(len(body))
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        return body
+
+    def _location(self, value: str, host: str) -> str:
+        """Return the address of a resumable upload at this gate instead of fake-gcs-server's own."""
+        parts = urlsplit(value)
+        upstream_host, upstream_port = self.server.storage
+        if parts.netloc in (host, f"{upstream_host}:{upstream_port}"):
+            return parts._replace(netloc=f"{LOOPBACK}:{self.server.server_address[1]}").geturl()
+        return value
 
     def _refuse(self, message: str) -> None:
-        print(f"{REFUSED}{message}", flush=True)
-        self.send_body(HTTPStatus.FORBIDDEN, refusal_body(message))
+        """Send Google's error, in the formats of its older and its newer APIs."""
+        detail = {"message": message, "domain": "global", "reason": "forbidden"}
+        error = {"code": 403, "message": message, "errors": [detail], "status": "PERMISSION_DENIED"}
+        self.send_body(HTTPStatus.FORBIDDEN, json.dumps({"error": error}).encode())
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainmaster_emulators.services.http_gate")
     parser.add_argument("--infra", type=Path, required=True, metavar="DIR", help="folder of the table of grants")
     parser.add_argument("--project", required=True)
+    parser.add_argument("--bucket", required=True)
+    parser.add_argument("--stage-bucket", required=True)
     parser.add_argument("--upstream", action="append", required=True, metavar="API=HOST:PORT")
     parser.add_argument("--account", action="append", required=True, metavar="NAME=PORT")
     options = parser.parse_args(argv)
     upstreams = {Api(pair.partition("=")[0]): pair.partition("=")[2] for pair in options.upstream}
-    serve_accounts(
-        options.account,
-        lambda account, port: GateServer(port, account, options.infra, upstreams, options.project),
-    )
+    buckets = (options.bucket, options.stage_bucket)
+    threads = []
+    for pair in options.account:
+        account, _, port = pair.partition("=")
+        server = GateServer(int(port), account, options.infra, upstreams, options.project, buckets)
+        threads.append(threading.Thread(target=server.serve_forever, name=account))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
     return 0
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from http.server import ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any
 
 from trainmaster_emulators.browser_guard import JSON_HEADERS
 from trainmaster_emulators.process.processes import LOOPBACK
-from trainmaster_emulators.rest.quiet_http import QuietHandler, QuietServer
+from trainmaster_emulators.rest.quiet_http import QuietHandler
 
 
 class JsonHandler(QuietHandler):
@@ -29,18 +28,6 @@ def key_server(keys: Callable[[], object], port: int = 0) -> ThreadingHTTPServer
             self.send_json(200, keys(), {"Cache-Control": "public, max-age=3600"})
 
     return ThreadingHTTPServer((LOOPBACK, port), Keys)
-
-
-def serve_accounts(pairs: Sequence[str], server_of: Callable[[str, int], QuietServer]) -> None:
-    """Serve each account on its port, until the process is ended. `pairs`: `ACCOUNT=PORT`."""
-    threads = []
-    for pair in pairs:
-        account, _, port = pair.partition("=")
-        server = server_of(account, int(port))
-        threads.append(threading.Thread(target=server.serve_forever, name=account))
-        threads[-1].start()
-    for thread in threads:
-        thread.join()
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -15,7 +15,6 @@ false until the directory contains a file.
 
 from __future__ import annotations
 
-import contextlib
 import http
 import http.client
 import json
@@ -28,14 +27,16 @@ from urllib.parse import urlsplit
 
 from trainmaster_emulators.browser_guard import JSON_HEADERS
 from trainmaster_emulators.process.certificates import GOOGLE_DOMAIN
+from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.rest.quiet_http import QuietHandler, QuietServer
 from trainmaster_emulators.services.missing_buckets import XML_HOST, find_bucket, missing_bucket_text
 
 STORAGE_HOSTS: Final = frozenset({"www.googleapis.com", XML_HOST})
-JSON_API_PATHS: Final = ("/storage/v1/", "/upload/", "/download/", "/batch/", "/resumable/")
+JSON_API_PATHS: Final = ("/storage/v1/", "/upload/", "/download/", "/batch/storage/", "/resumable/")
 BUCKET_LAYOUT: Final = re.compile(r"^(/storage/v1/b/[^/?]+)/storageLayout(\?.*)?$")
 CHUNK_BYTES: Final = 1 << 18
-UPSTREAM_TIMEOUT_S: Final = 120.0
+UPSTREAM_TIMEOUT_S: Final = 150.0
+"""Longer than a call that waits for an operation of Compute Engine."""
 IDLE_TIMEOUT_S: Final = 300.0
 # Headers that a proxy must not forward. Source: RFC 9110 section 7.6.1. `Expect` has been handled by the proxy.
 HOP_HEADERS: Final = frozenset(
@@ -96,18 +97,25 @@ class StorageHandler(ForwardingHandler):
 
     def finish(self) -> None:
         """Close the connections to fake-gcs-server and to the client."""
+        self._disconnect()
+        super().finish()
+
+    def _disconnect(self) -> None:
         if self._upstream is not None:
             self._upstream.close()
-        super().finish()
+            self._upstream = None
 
     def _forward(self) -> None:
         host = self.headers.get("Host", "").partition(":")[0].lower()
-        if self.server.upstream(host) is None:
+        address = self.server.upstream(host)
+        if address is None:
             served = ", ".join(["Cloud Storage", *self.server.others])
             self.send_google_error(501, f"the local stack serves {served} only, not {host or 'this service'}")
             return
         try:
-            response = self._send_upstream(host)
+            response = self._send_upstream(
+                address, storage_path(self.command, host, self.path), keeps_host=address == self.server.storage
+            )
         except (OSError, http.client.HTTPException) as error:
             self.send_google_error(503, f"the local {host} does not respond: {error}")  # clients retry on 503
             return
@@ -123,32 +131,30 @@ class StorageHandler(ForwardingHandler):
 
     def _has_bucket(self, bucket: str) -> bool:
         """Return False only if fake-gcs-server reports that the bucket does not exist."""
-        with contextlib.closing(
-            http.client.HTTPConnection(*self.server.storage, timeout=UPSTREAM_TIMEOUT_S)
-        ) as storage:
-            try:
-                storage.request("GET", f"/storage/v1/b/{bucket}")
-                return storage.getresponse().status != http.HTTPStatus.NOT_FOUND
-            except (OSError, http.client.HTTPException):
-                return True
+        try:
+            call("{}:{}".format(*self.server.storage), "GET", f"/storage/v1/b/{bucket}")
+        except CallError as error:
+            return error.status != http.HTTPStatus.NOT_FOUND
+        except OSError:
+            pass
+        return True
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _forward
 
-    def _send_upstream(self, host: str) -> http.client.HTTPResponse:
-        """Forward the request. The body is streamed."""
-        address = self.server.upstream(host) or self.server.storage
+    def _send_upstream(
+        self, address: tuple[str, int], path: str, *, keeps_host: bool = False
+    ) -> http.client.HTTPResponse:
+        """Forward the request. The body is streamed. Only fake-gcs-server accepts names of Google's as the host."""
         if self._upstream is not None and (self._upstream.host, self._upstream.port) != address:
-            self._upstream.close()
-            self._upstream = None
+            self._disconnect()
         if self._upstream is None:
             self._upstream = http.client.HTTPConnection(*address, timeout=UPSTREAM_TIMEOUT_S)
             self._upstream.connect()  # http.client sets TCP_NODELAY itself
-        upstream, is_storage = self._upstream, address == self.server.storage
-        path = storage_path(self.command, host, self.path)
-        upstream.putrequest(self.command, path, skip_host=is_storage, skip_accept_encoding=True)
+        upstream = self._upstream
+        upstream.putrequest(self.command, path, skip_host=keeps_host, skip_accept_encoding=True)
         chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
         dropped = {"content-length"} if chunked else set()
-        dropped |= HOP_HEADERS if is_storage else {*HOP_HEADERS, "host"}  # other emulators refuse names of Google's
+        dropped |= HOP_HEADERS if keeps_host else {*HOP_HEADERS, "host"}
         for name, value in self.headers.items():
             if name.lower() not in dropped:
                 upstream.putheader(name, value)
@@ -190,9 +196,8 @@ class StorageHandler(ForwardingHandler):
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
-        if response.will_close and self._upstream is not None:
-            self._upstream.close()
-            self._upstream = None
+        if response.will_close:
+            self._disconnect()
 
 
 def is_storage_host(host: str) -> bool:

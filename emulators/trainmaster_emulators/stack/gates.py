@@ -1,8 +1,7 @@
 """The IAM of a realistic stack: each service account has its own addresses, which refuse what infra/ does not permit.
 
-`services` has a gate for Cloud Storage, one for the gRPC APIs and one for the other JSON APIs. Each is a
-service of its own. The Compute emulator has a port for `provision`, the only account that may call it. The consoles
-have addresses for tests, although a stack does not run them.
+`services` has a gate for the gRPC APIs and one for the JSON APIs. Each is a service of its own. The consoles have
+addresses for tests, although a stack does not run them.
 """
 
 from __future__ import annotations
@@ -15,15 +14,18 @@ from typing import Final
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.service import Service
 from trainmaster_emulators.process.state import Endpoints, StackConfig
-from trainmaster_emulators.realism.compute_access import PROVISION
 from trainmaster_emulators.realism.http_access import Api
 from trainmaster_emulators.realism.storage_access import WORKER
-from trainmaster_emulators.services import grpc_gate, http_gate, storage_gate
+from trainmaster_emulators.services import grpc_gate, http_gate
 
 CONSOLES: Final = ("console", "console_operator")
 GRPC_VARIABLES: Final = ("FIRESTORE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST")
-HTTP_VARIABLES: Final = tuple(
-    f"TRAINMASTER_{name}_ENDPOINT" for name in ("LOGGING", "MONITORING", "TPU", "IAM_ACCOUNTS", "SECRETS", "REGISTRY")
+HTTP_VARIABLES: Final = (
+    "STORAGE_EMULATOR_HOST",
+    *(
+        f"TRAINMASTER_{name}_ENDPOINT"
+        for name in ("LOGGING", "MONITORING", "COMPUTE", "TPU", "IAM_ACCOUNTS", "SECRETS", "REGISTRY")
+    ),
 )
 
 
@@ -31,21 +33,16 @@ HTTP_VARIABLES: Final = tuple(
 class Gates:
     """`host:port` for each service account. Empty on an ordinary stack."""
 
-    storage: Mapping[str, str] = field(default_factory=dict)
-    """Addresses of Cloud Storage."""
     calls: Mapping[str, str] = field(default_factory=dict)
     """Addresses of Pub/Sub and Firestore by gRPC. One address serves both."""
     http: Mapping[str, str] = field(default_factory=dict)
-    """Addresses of the other JSON APIs, and of Pub/Sub for the agents. One address serves all."""
-    compute: str = ""
-    """Address of Compute Engine for `provision`."""
+    """Addresses of the JSON APIs, and of Pub/Sub for the agents. One address serves all."""
 
     def vm_endpoints(self, endpoints: Endpoints) -> Endpoints:
         """Return the VMs' addresses of the services."""
-        if not self.storage:
+        if not self.http:
             return endpoints
-        gated = {str(name): self.http[WORKER] for name in Api if getattr(endpoints, name)}
-        return endpoints.model_copy(update={**gated, "storage": self.storage[WORKER]})
+        return endpoints.model_copy(update={str(api): self.http[WORKER] for api in Api if getattr(endpoints, api)})
 
     def vm_variables(self) -> dict[str, str]:
         """Return the VMs' variables for programs that call Pub/Sub and Firestore by gRPC."""
@@ -56,38 +53,21 @@ class Gates:
         own = {account: dict.fromkeys(GRPC_VARIABLES, address) for account, address in self.calls.items()}
         for account, address in self.http.items():
             own[account] |= dict.fromkeys(HTTP_VARIABLES, f"http://{address}")
-        for account, address in self.storage.items():
-            own.setdefault(account, {})["STORAGE_EMULATOR_HOST"] = f"http://{address}"
-        if self.compute:
-            own[PROVISION]["TRAINMASTER_COMPUTE_ENDPOINT"] = f"http://{self.compute}"
         return own
-
-    def compute_options(self, config: StackConfig) -> list[str]:
-        """Return the options of the Compute emulator."""
-        port = self.compute.rpartition(":")[2]
-        return ["--provision-port", port, "--infra", str(config.infra_dir)] if port else []
 
     def services(self, config: StackConfig, endpoints: Endpoints) -> list[Service]:
         """Return the processes, one for each kind of gate."""
-        if not self.storage:
+        if not self.http:
             return []
-        objects = [sys.executable, "-m", "trainmaster_emulators.services.storage_gate", "--storage", endpoints.storage]
-        objects += ["--bucket", config.bucket, "--stage-bucket", config.stage_bucket, *_accounts(self.storage)]
         calls = [sys.executable, "-m", "trainmaster_emulators.services.grpc_gate", "--infra", str(config.infra_dir)]
         calls += ["--firestore", endpoints.firestore, "--pubsub", endpoints.pubsub, *_accounts(self.calls)]
         others = [sys.executable, "-m", "trainmaster_emulators.services.http_gate", "--infra", str(config.infra_dir)]
-        others += ["--project", config.project, *_accounts(self.http)]
+        others += ["--project", config.project, "--bucket", config.bucket, "--stage-bucket", config.stage_bucket]
+        others += _accounts(self.http)
         for api in Api:
             if address := getattr(endpoints, api):
                 others += ["--upstream", f"{api}={address}"]
         return [
-            Service(
-                storage_gate.NAME,
-                objects,
-                address=self.storage[WORKER],
-                health=storage_gate.HEALTH,
-                restartable=True,
-            ),
             # The last address accepts connections when all others do.
             Service(grpc_gate.NAME, calls, address=list(self.calls.values())[-1], health=None, restartable=True),
             Service(http_gate.NAME, others, address=list(self.http.values())[-1], health=None, restartable=True),
@@ -99,12 +79,7 @@ def reserve(config: StackConfig, functions: tuple[str, ...], ports: processes.Po
     if config.control_plane or not config.realistic:
         return Gates()
     accounts = (*functions, *CONSOLES, WORKER)
-    return Gates(
-        {name: ports.take_address() for name in accounts},
-        {name: ports.take_address() for name in accounts},
-        {name: ports.take_address() for name in accounts},
-        ports.take_address() if config.compute and PROVISION in functions else "",
-    )
+    return Gates(*({name: ports.take_address() for name in accounts} for _ in range(2)))
 
 
 def _accounts(addresses: Mapping[str, str]) -> list[str]:

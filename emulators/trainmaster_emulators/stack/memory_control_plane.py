@@ -10,16 +10,15 @@ they use.
 from __future__ import annotations
 
 import base64
-import json
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler
 from typing import Final
+
+from werkzeug.wrappers import Request
 
 from trainmaster.core.intake.job_files import PREFIX, UploadedObject
 from trainmaster.errors import PermanentError, TemporaryError
@@ -33,10 +32,10 @@ from trainmaster.ports import JobLog, Objects
 from trainmaster.settings import settings
 from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.processes import LOOPBACK
-from trainmaster_emulators.rest.quiet_http import QuietServer
-from trainmaster_emulators.services.http_servers import JsonHandler
+from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.rest.server import RestServer, json_body, listen
 
-PUBLISH: Final = re.compile(r"^/v1/projects/[^/]+/topics/([^/:]+):publish$")
+PUBLISH: Final = "/v1/projects/<project>/topics/<topic>:publish"
 REDELIVERY_S: Final = 1.0
 """The first redelivery delay of the Pub/Sub emulator."""
 UPLOAD_POLL_S: Final = 0.3
@@ -56,7 +55,7 @@ class MemoryControlPlane:
         self.bus = MemoryBus()
         self.dead_letters: list[tuple[Message, str]] = []
         self._closed = threading.Event()
-        self._server = QuietServer((LOOPBACK, 0), _handler(self.bus))
+        self._server = listen(LOOPBACK, 0, RestServer(("POST", PUBLISH, self._publish)))
         self._pool = ThreadPoolExecutor(max_workers=8)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -108,6 +107,13 @@ class MemoryControlPlane:
         self._server.server_close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def _publish(self, request: Request, project: str, topic: str) -> Json:  # noqa: ARG002 - there is one project
+        """Answer Pub/Sub's call."""
+        messages = json_body(request)["messages"]
+        for message in messages:
+            self.bus.publish(topic, base64.b64decode(message.get("data", "")), message.get("attributes", {}))
+        return {"messageIds": [str(position) for position in range(len(messages))]}
+
     def _deliver(self, handlers: dict[str, Callable[[Message], object]]) -> None:
         while not self._closed.is_set():
             if message := self.bus.take(timeout_s=0.2):
@@ -152,23 +158,3 @@ def _tune(message: Message, deps: CreationDeps) -> None:
     from trainmaster.wiring.suggester import suggester  # the import takes half a second; only tuning jobs need it
 
     tune.handle(internal_requests.decode_tune(message.data), suggester(), deps)
-
-
-def _handler(bus: MemoryBus) -> type[BaseHTTPRequestHandler]:
-    class Handler(JsonHandler):
-        """Serves `POST /v1/projects/P/topics/T:publish` with Pub/Sub's responses."""
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            match = PUBLISH.match(self.path)
-            if match is None:
-                self.send_json(404, {"error": {"code": 404, "status": "NOT_FOUND"}})
-                return
-            ids = []
-            for position, message in enumerate(json.loads(body)["messages"]):
-                data = base64.b64decode(message.get("data", ""))
-                bus.publish(match.group(1), data, message.get("attributes", {}))
-                ids.append(str(position))
-            self.send_json(200, {"messageIds": ids})
-
-    return Handler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.backends import Backend
 from trainmaster_emulators.process.service import Service
 from trainmaster_emulators.process.state import Endpoints, StackConfig
+from trainmaster_emulators.rest import HEALTH
 from trainmaster_emulators.services import firestore, functions_host, iam, pubsub, storage
 from trainmaster_emulators.stack import client_configuration, gates, runtime_images
 from trainmaster_emulators.stack.gates import Gates
@@ -93,7 +94,7 @@ def plan(state_dir: Path, config: StackConfig, backend: Backend, stack_id: str, 
         *_observation_services(state_dir, endpoints),
         *vm_services,
         *([_scheduler_service(state_dir, config, endpoints, endpoints.scheduler)] if endpoints.scheduler else []),
-        *([_billing_service(endpoints.billing)] if endpoints.billing else []),
+        *([_emulator(BILLING, endpoints.billing)] if endpoints.billing else []),
     ]
     return Plan(endpoints, services, function_ports)
 
@@ -108,10 +109,9 @@ def _api_services(
     """Return the `api` function, which clients call directly, and the IAM emulator that it asks for permissions."""
     if endpoints.iam is None or endpoints.api is None:
         return []
-    port = _port(endpoints.iam)
-    argv = [sys.executable, "-m", "trainmaster_emulators.services.iam", "--port", port, "--project", config.project]
-    argv += ["--token-file", str(client_configuration.token_file(state_dir))]
-    iam_service = Service(iam.NAME, argv, address=endpoints.iam, restartable=True)
+    token_file = str(client_configuration.token_file(state_dir))
+    options = ("--project", config.project, "--token-file", token_file)
+    iam_service = _emulator(iam.NAME, endpoints.iam, *options, module="services.iam", health="/")
     ports = {API: int(_port(endpoints.api))}
     return [
         iam_service,
@@ -130,63 +130,50 @@ def _vm_services(
     variables = client_configuration.vm_environment(state_dir, config, vm_endpoints) | iam_gates.vm_variables()
     variables[processes.STACK_ID] = stack_id
     compute = [
-        sys.executable, "-m", "trainmaster_emulators.compute", "--host", processes.LOOPBACK,
-        "--port", _port(endpoints.compute), "--state-dir", str(state_dir / COMPUTE),
-        "--project", config.project, "--project-number", iam.PROJECT_NUMBER,
-        "--images", str(state_dir / IMAGES_FILE),
+        "--host", processes.LOOPBACK, "--state-dir", str(state_dir / COMPUTE), "--project", config.project,
+        "--project-number", iam.PROJECT_NUMBER, "--images", str(state_dir / IMAGES_FILE),
     ]  # fmt: skip
     for name, value in variables.items():
         compute += ["--vm-env", f"{name}={value}"]
     if config.realistic:
-        compute += ["--realistic", "--time-scale", str(config.time_scale), *iam_gates.compute_options(config)]
+        compute += ["--realistic", "--time-scale", str(config.time_scale)]
     if MAINTENANCE in config.functions:
         compute += ["--system-events-topic", f"projects/{config.project}/topics/{pubsub.SYSTEM_EVENTS}"]
     proxy = [
-        sys.executable, "-m", "trainmaster_emulators.services.googleapis_proxy", "--port", _port(endpoints.proxy),
         "--storage", f"http://{vm_endpoints.storage}", "--logging", vm_endpoints.logging,
         "--state-dir", str(state_dir / client_configuration.PROXY_DIR),
     ]  # fmt: skip
+    emulator = _emulator(COMPUTE, endpoints.compute, *compute, restartable=False)
     return [
-        Service(
-            COMPUTE,
-            compute,
-            environment={"PUBSUB_EMULATOR_HOST": endpoints.pubsub},
-            address=endpoints.compute,
-            health="/emulator/v1/health",
-            stop_first=True,
-        ),
+        replace(emulator, environment={"PUBSUB_EMULATOR_HOST": endpoints.pubsub}, stop_first=True),
         # A restarted proxy uses the same certificate authority, so VMs keep trusting it.
-        Service(PROXY, proxy, address=endpoints.proxy, health=None, restartable=True),
+        _emulator(PROXY, endpoints.proxy, *proxy, module="services.googleapis_proxy", health=None),
     ]
 
 
 def _observation_services(state_dir: Path, endpoints: Endpoints) -> list[Service]:
     """Return the emulators of Cloud Logging and Cloud Monitoring. Their data are in files, so they may be restarted."""
-    services = []
-    for name, address in ((LOGGING, endpoints.logging), (MONITORING, endpoints.monitoring)):
-        argv = [sys.executable, "-m", f"trainmaster_emulators.{name}", "--host", processes.LOOPBACK]
-        argv += ["--port", _port(address), "--state-dir", str(state_dir / name)]
-        services.append(Service(name, argv, address=address, health="/emulator/v1/health", restartable=True))
-    return services
+    addresses = {LOGGING: endpoints.logging, MONITORING: endpoints.monitoring}
+    return [_emulator(name, address, "--state-dir", str(state_dir / name)) for name, address in addresses.items()]
 
 
 def _scheduler_service(state_dir: Path, config: StackConfig, endpoints: Endpoints, address: str) -> Service:
     """Return the Cloud Scheduler emulator, which also calls `sweep`. Its jobs are in a file, so it may be restarted."""
-    argv = [
-        sys.executable, "-m", "trainmaster_emulators.scheduler", "--port", _port(address),
+    options = [
         "--state-dir", str(state_dir / SCHEDULER), "--project", config.project, "--pubsub", endpoints.pubsub,
         "--token-file", str(client_configuration.token_file(state_dir)),
     ]  # fmt: skip
     if SWEEP in config.functions:
-        argv += ["--topic", pubsub.topic_of(SWEEP), "--every", f"{config.sweep_every_s:g}"]
-    health = "/emulator/v1/health"
-    return Service(SCHEDULER, argv, address=address, health=health, restartable=True)
+        options += ["--topic", pubsub.topic_of(SWEEP), "--every", f"{config.sweep_every_s:g}"]
+    return _emulator(SCHEDULER, address, *options)
 
 
-def _billing_service(address: str) -> Service:
-    """Return the emulator of Cloud Billing's catalogue, for `trainmaster prices update`. It stores nothing."""
-    argv = [sys.executable, "-m", "trainmaster_emulators.billing", "--port", _port(address)]
-    return Service(BILLING, argv, address=address, health=None, restartable=True)
+def _emulator(
+    name: str, address: str, *options: str, module: str = "", health: str | None = HEALTH, restartable: bool = True
+) -> Service:
+    """Return an emulator of this package. `module`: its module, if it does not have the service's name."""
+    argv = [sys.executable, "-m", f"trainmaster_emulators.{module or name}", "--port", _port(address), *options]
+    return Service(name, argv, address=address, health=health, restartable=restartable)
 
 
 def _port(address: str) -> str:

@@ -7,6 +7,7 @@ lists, pages and operations.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, partialmethod
 from typing import Final
 
 from werkzeug.wrappers import Request
@@ -15,6 +16,7 @@ from trainmaster_emulators.machines.field_mask import select
 from trainmaster_emulators.machines.injected_faults import ALL_ZONES
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.rest.api_errors import Json
+from trainmaster_emulators.rest.server import json_body
 from trainmaster_emulators.tpu import catalog
 from trainmaster_emulators.tpu.api_errors import bad_request
 from trainmaster_emulators.tpu.cloud import TpuCloud
@@ -79,14 +81,10 @@ class TpuApi:
         mask = set(filter(None, self._argument("updateMask", "update_mask").split(",")))
         return self._show(self._cloud.update(zone, node_id, mask, check(self._body(), NODE[self._is_alpha], "node")))
 
-    def delete(self, zone: str, node_id: str) -> Json:
-        return self._show(self._cloud.delete(zone, node_id))
+    def _transition(self, verb: str, zone: str, node_id: str) -> Json:
+        return self._show(self._cloud.transition(verb, zone, node_id))
 
-    def start(self, zone: str, node_id: str) -> Json:
-        return self._show(self._cloud.start(zone, node_id))
-
-    def stop(self, zone: str, node_id: str) -> Json:
-        return self._show(self._cloud.stop(zone, node_id))
+    delete, start, stop = map(partial(partialmethod, _transition), ("delete", "start", "stop"))
 
     def guest_attributes(self, zone: str, node_id: str) -> Json:
         """Return the guest attributes of some hosts, or of all.
@@ -162,10 +160,7 @@ class TpuApi:
         return next((self._request.args[name] for name in spellings if name in self._request.args), "")
 
     def _body(self) -> Json:
-        body = self._request.get_json(force=True, silent=True) if self._request.get_data() else {}
-        if not isinstance(body, dict):
-            raise bad_request("The request body must be a JSON object.")
-        return body
+        return json_body(self._request, error=bad_request)
 
     def _page(self, key: str, items: Sequence[Json]) -> Json:
         size, token = self._argument("pageSize", "page_size") or "0", self._argument("pageToken", "page_token") or "0"

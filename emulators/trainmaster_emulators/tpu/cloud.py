@@ -40,6 +40,12 @@ from trainmaster_emulators.tpu.operations import Operation, OperationStore
 UPDATABLE: Final = frozenset({"metadata", "labels"})
 """Fields that this emulator can change. Google also allows description, tags and external addresses."""
 _SETTLED: Final = (NodeState.READY, NodeState.STOPPED)
+_ALLOWED: Final = {
+    "delete": frozenset(NodeState) - {NodeState.CREATING, NodeState.DELETING},
+    "start": {NodeState.STOPPED},
+    "stop": {NodeState.READY},
+}
+"""Call → states of the node in which it is allowed."""
 
 
 class TpuCloud:
@@ -101,15 +107,10 @@ class TpuCloud:
             self.lifecycle.create(operation, node, self._shortage(zone, spec))
             return operation
 
-    def delete(self, zone: str, node_id: str) -> Operation:
-        undeletable = (NodeState.CREATING, NodeState.DELETING)
-        return self._act("delete", zone, node_id, self.lifecycle.delete, lambda node: node.state not in undeletable)
-
-    def stop(self, zone: str, node_id: str) -> Operation:
-        return self._act("stop", zone, node_id, self.lifecycle.stop, lambda node: node.state is NodeState.READY)
-
-    def start(self, zone: str, node_id: str) -> Operation:
-        return self._act("start", zone, node_id, self.lifecycle.start, lambda node: node.state is NodeState.STOPPED)
+    def transition(self, verb: str, zone: str, node_id: str) -> Operation:
+        """Delete, start or stop a node, as `verb` says."""
+        begin: Callable[[Operation, Node], None] = getattr(self.lifecycle, verb)
+        return self._act(verb, zone, node_id, begin, lambda node: node.state in _ALLOWED[verb])
 
     def update(self, zone: str, node_id: str, mask: set[str], body: Json) -> Operation:
         if not mask or mask - UPDATABLE:

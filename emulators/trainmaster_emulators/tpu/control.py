@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from trainmaster_emulators.machines.api_errors import ApiError, Json, not_found, not_ready
 from trainmaster_emulators.machines.instances import Instance
 from trainmaster_emulators.machines.lifecycle import PREEMPTION_NOTICE_S
@@ -9,7 +12,7 @@ from trainmaster_emulators.tpu.cloud import TpuCloud
 from trainmaster_emulators.tpu.nodes import Node, NodeState
 
 
-def host_of(node: Node, body: Json) -> Instance:
+def host_of(node: Node, body: Mapping[str, Any]) -> Instance:
     """Return the host of the body, such as `{"host": 2}`; the first one if the body has none."""
     number = int(body.get("host") or 0)
     if number >= len(node.hosts):

@@ -160,7 +160,7 @@ class TpuQueue:
 
     def _delete_node(self, queued: QueuedResource) -> None:
         try:
-            self._cloud.delete(queued.zone, queued.request.node_id)
+            self._cloud.transition("delete", queued.zone, queued.request.node_id)
         except TpuError:
             return  # it is being deleted, or has been
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from werkzeug.exceptions import HTTPException
-from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.machines.api_errors import ApiError
 from trainmaster_emulators.machines.field_mask import select_fields
 from trainmaster_emulators.machines.injected_faults import Trouble
 from trainmaster_emulators.rest.api_errors import Json
-from trainmaster_emulators.rest.server import RestServer
+from trainmaster_emulators.rest.server import Answer, RestServer
 from trainmaster_emulators.tpu.api import TpuApi
 from trainmaster_emulators.tpu.api_errors import TpuError, disabled, forbidden, not_found, rate_limited, unreachable
 from trainmaster_emulators.tpu.cloud import TpuCloud
@@ -50,31 +50,29 @@ _ROUTES: Final = (
 class TpuServer(RestServer):
     def __init__(self, cloud: TpuCloud) -> None:
         self.cloud, self.queue = cloud, TpuQueue(cloud)
-        self._map = Map([Rule(path, endpoint=verb, methods=[method]) for method, path, verb in _ROUTES])
+        super().__init__(*((method, path, partial(self._call, verb)) for method, path, verb in _ROUTES))
 
-    def answer(self, request: Request) -> Json:
-        return select_fields(request, self._call(request))
-
-    def _call(self, request: Request) -> Json:
+    def answer(self, request: Request) -> Answer:
         try:
             self.cloud.faults.admit_call()
         except ApiError:
             raise rate_limited() from None
         try:
-            verb, matched = self._map.bind_to_environ(request.environ).match()
+            return super().answer(request)
         except HTTPException:
             raise not_found(request.path) from None
-        arguments = dict(matched)
-        if (project := arguments.pop("project")) != self.cloud.project.id:
+
+    def _call(
+        self, verb: str, request: Request, /, version: str, project: str, zone: str = "", **variables: str
+    ) -> Json:
+        if project != self.cloud.project.id:
             raise TpuError("PERMISSION_DENIED", f"Permission denied on 'projects/{project}' (or it may not exist).")
-        zone = arguments.get("zone")
         match self.cloud.faults.trouble("tpu", verb, zone):
             case Trouble.DISABLED:
                 raise disabled(project)
             case Trouble.REFUSED:
                 raise forbidden(verb, f"projects/{project}")
             case Trouble.UNREACHABLE:
-                raise unreachable(str(zone))
-        is_alpha = arguments.pop("version") == "v2alpha1"
-        body: Json = getattr(TpuApi(self.cloud, self.queue, request, is_alpha=is_alpha), verb)(**arguments)
-        return body
+                raise unreachable(zone)
+        endpoint = getattr(TpuApi(self.cloud, self.queue, request, is_alpha=version == "v2alpha1"), verb)
+        return select_fields(request, endpoint(**variables, **({"zone": zone} if zone else {})))

@@ -29,7 +29,7 @@ from tests.support.stack import LocalStack, eventually, local_stack
 from trainmaster_emulators.process import processes
 from trainmaster_emulators.process.loopback import CallError, call
 from trainmaster_emulators.process.state import StackConfig
-from trainmaster_emulators.services import grpc_gate, http_gate, storage_gate
+from trainmaster_emulators.services import grpc_gate, http_gate
 
 pytestmark = [pytest.mark.emulator, pytest.mark.heavy, pytest.mark.timeout(600)]
 """`make test` covers the guard of each server in tests/integration/stack/test_browser_guard.py."""
@@ -289,7 +289,7 @@ def test_every_service_of_the_stack_is_attacked(stack: LocalStack) -> None:
     """A service whose process or port is not found would pass the attacks below."""
     addresses = {service.address for service in stack.state.services.values()} | set(stack.state.endpoints.addresses())
     assert {address for address in addresses if address} <= set(listeners(stack))
-    gates = {storage_gate.NAME, grpc_gate.NAME, http_gate.NAME}
+    gates = {grpc_gate.NAME, http_gate.NAME}
     assert gates | {"monitoring", "billing", "api", "iam"} <= set(stack.state.services)
 
 

@@ -48,7 +48,7 @@ def compute(request: Request) -> Response:
     try:
         items = catalog.machine_types(match[1]) if match[2] == "machine" else catalog.accelerator_types(match[1])
     except ApiError as error:
-        return Response(json.dumps(error.body()), error.status, content_type="application/json")
+        return Response(json.dumps(error.body()), error.code, content_type="application/json")
     named = sorted({str(item["name"]): item for item in items}.items())
     page, token = take_page(named, PAGE_SIZE, request.args.get("pageToken") or None)
     answer = {"items": page} | ({"nextPageToken": token} if token else {})

@@ -106,7 +106,7 @@ def test_api_answers_403_when_its_quota_is_used_up(tmp_path: Path) -> None:
     cloud.admit_call("POST")
     with pytest.raises(ApiError) as error:
         cloud.admit_call("GET")
-    assert (error.value.status, error.value.reason) == (403, "rateLimitExceeded")
+    assert (error.value.code, error.value.status) == (403, "rateLimitExceeded")
 
 
 def test_profile_scales_durations_but_neither_quota_nor_failures() -> None:

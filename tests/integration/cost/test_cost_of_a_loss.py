@@ -39,7 +39,7 @@ READS_PER_REPLICA_MAX_ON_FIRESTORE = 22
 def lose_one(gang: Gang, size: int, meter: Meter) -> None:
     """Run the job, lose one VM, and check the bounds of its cost."""
     gang.start()
-    cost = gang.lose_one()
+    cost = gang.cost_of(gang.lose_one)
     if isinstance(meter, MemoryMeter):
         reads, slope = meter.counts.reads, READS_PER_REPLICA_MAX
     else:

@@ -17,7 +17,8 @@ import pytest
 from tests.support.refusals import read_refusals
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.realism.call_access import INFRA, TABLE_FILE
-from trainmaster_emulators.realism.http_access import ROLES_FILE, Api
+from trainmaster_emulators.realism.compute_access import ROLES_FILE
+from trainmaster_emulators.realism.http_access import Api
 from trainmaster_emulators.services import iam
 from trainmaster_emulators.services.http_gate import GateServer
 
@@ -25,6 +26,7 @@ PROJECT = "/v1/projects/p"
 TPU = "/v2/projects/p/locations/us-central1-b"
 WORKER = "trainmaster-worker@p.iam.gserviceaccount.com"
 NODE = {"serviceAccount": {"email": WORKER}}
+INSTANCES = "/compute/v1/projects/p/zones/us-central1-a/instances"
 TAG = f"{PROJECT}/locations/us-central1/repositories/r/packages/i/tags/latest"
 
 Case = tuple[str, str, str, str, dict[str, Any]]
@@ -52,6 +54,8 @@ GRANTED = [
             "iam.serviceAccounts.actAs",
             {"tpu": {"nodeSpec": [{"node": NODE}]}},
         ),
+        ("provision", "GET", "/compute/v1/projects/p/aggregated/instances", "compute.instances.list", {}),
+        ("provision", "POST", f"{INSTANCES}/1/setLabels", "compute.instances.setLabels", {"labels": {"a": "b"}}),
         ("console", "POST", "/v2/entries:list", "logging.logEntries.list", {}),
         ("console", "GET", "/v3/projects/p/timeSeries?filter=x", "monitoring.timeSeries.list", {}),
         ("console", "GET", "/v3/projects/p/metricDescriptors", "monitoring.metricDescriptors.list", {}),
@@ -62,13 +66,16 @@ GRANTED = [
 
 
 class Upstream(BaseHTTPRequestHandler):
-    """Returns path and body of each request."""
+    """Returns path and body of each request; to a question about a VM's id, a name."""
 
     protocol_version = "HTTP/1.1"
 
     def _echo(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        data = json.dumps({"path": self.path, "body": json.loads(body or b"{}")}).encode()
+        answer = {"path": self.path, "body": json.loads(body or b"{}")}
+        if self.path.startswith("/emulator/v1/zones/us-central1-a/vms/"):
+            answer = {"name": "tm-1" if self.path.endswith("/1") else "database"}
+        data = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -176,11 +183,33 @@ def test_call_that_infra_does_not_grant_is_refused(
     assert (status, answer["error"]["message"]) == (403, f"{account} does not have the permission {permission}")
 
 
-def test_unknown_call_is_refused_with_the_remedy(upstream: str) -> None:
-    with gate("submit", upstream) as address:
-        status, answer = ask(address, "DELETE", "/v2/projects/p/logs/l")
+@pytest.mark.parametrize(
+    ("account", "method", "path"),
+    [
+        ("submit", "DELETE", "/v2/projects/p/logs/l"),
+        ("provision", "POST", "/batch/compute/v1"),
+        ("provision", "POST", f"{INSTANCES}/1/reset"),
+        ("worker", "POST", "/emulator/v1/faults"),
+    ],
+)
+def test_unknown_call_is_refused_with_the_remedy(account: str, method: str, path: str, upstream: str) -> None:
+    with gate(account, upstream) as address:
+        status, answer = ask(address, method, path)
     assert status == 403
-    assert "add the permissions of DELETE /v2/projects/p/logs/l" in answer["error"]["message"]
+    assert f"add the permissions of {method} {path}" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("vm", ["2", "database"])
+def test_call_for_a_vm_outside_the_condition_is_refused(vm: str, upstream: str) -> None:
+    with gate("provision", upstream) as address:
+        status, answer = ask(address, "DELETE", f"{INSTANCES}/{vm}")
+    assert (status, answer["error"]["errors"][0]["reason"]) == (403, "forbidden")
+    assert answer["error"]["message"].endswith("permits VMs named tm-* only, not database")
+
+
+def test_addresses_of_replicas_need_no_permission(upstream: str) -> None:
+    with gate("provision", upstream) as address:
+        assert ask(address, "GET", "/emulator/v1/address?name=tm-1")[0] == 200
 
 
 def test_question_about_the_caller_of_the_api_needs_no_grant(upstream: str) -> None:
@@ -194,8 +223,9 @@ def test_vm_reads_a_secret_only_with_a_grant_of_its_owner() -> None:
         call(secrets, "POST", f"{PROJECT}/secrets?secretId=key", {})
         call(secrets, "POST", f"{PROJECT}/secrets/key:addVersion", {"payload": {"data": "c2VjcmV0"}})
         refused = ask(address, "GET", f"{PROJECT}/secrets/key/versions/latest:access")
+        missing = ask(address, "GET", f"{PROJECT}/secrets/other/versions/latest:access")
         call(secrets, "POST", f"{PROJECT}/secrets/key:setIamPolicy", {"policy": policy})
         granted = ask(address, "GET", f"{PROJECT}/secrets/key/versions/latest:access")
-    assert refused[0] == 403
+    assert refused[0] == missing[0] == 403
     assert refused[1]["error"]["message"].endswith("secretmanager.versions.access on secret key")
     assert granted == (200, {"name": "projects/p/secrets/key/versions/1", "payload": {"data": "c2VjcmV0"}})

@@ -9,7 +9,7 @@ import pytest
 from tests.support.stack import reserved_ports
 from trainmaster_emulators.process.backends import require_backend
 from trainmaster_emulators.process.state import FUNCTIONS, StackConfig
-from trainmaster_emulators.services import grpc_gate, http_gate, storage_gate
+from trainmaster_emulators.services import grpc_gate, http_gate
 from trainmaster_emulators.stack import service_plan
 
 
@@ -28,11 +28,11 @@ def test_accounts_have_addresses_of_cloud_storage_only_on_a_realistic_stack(tmp_
     addresses = {name: services[name].environment.get("STORAGE_EMULATOR_HOST") for name in (*FUNCTIONS, "api")}
     assert len(set(addresses.values())) == len(addresses)
     assert f"http://{plan.endpoints.storage}" not in addresses.values()
-    gate = services[storage_gate.NAME].argv
+    gate = services[http_gate.NAME].argv
     ports = {f"{name}={str(address).rpartition(':')[2]}" for name, address in addresses.items()}
     assert ports <= set(gate)
     vm_storage = next(word for word in services["compute"].argv if word.startswith("STORAGE_EMULATOR_HOST="))
-    assert vm_storage == f"STORAGE_EMULATOR_HOST=http://{services[storage_gate.NAME].address}"
+    assert f"worker={vm_storage.rpartition(':')[2]}" in gate
     assert "--push-time-scale" in services["submit"].argv
     assert "--push-time-scale" not in services["api"].argv, "clients call it directly"
 
@@ -75,12 +75,11 @@ def test_provision_has_an_address_of_compute_engine_only_on_a_realistic_stack(tm
     services = {service.name: service for service in plan.services}
     address = services["provision"].environment["TRAINMASTER_COMPUTE_ENDPOINT"]
     assert address != services["submit"].environment["TRAINMASTER_COMPUTE_ENDPOINT"]
-    options = services["compute"].argv
-    assert address == f"http://127.0.0.1:{options[options.index('--provision-port') + 1]}"
+    assert f"provision={address.rpartition(':')[2]}" in services[http_gate.NAME].argv
 
 
 @pytest.mark.emulator
 def test_ordinary_stack_has_neither_gate_nor_push_delays(tmp_path: Path) -> None:
     plan = planned(tmp_path, StackConfig())
-    assert not {storage_gate.NAME, grpc_gate.NAME, http_gate.NAME} & {service.name for service in plan.services}
-    assert not any({"--push-time-scale", "--provision-port"} & set(service.argv) for service in plan.services)
+    assert not {grpc_gate.NAME, http_gate.NAME} & {service.name for service in plan.services}
+    assert not any("--push-time-scale" in service.argv for service in plan.services)

@@ -14,7 +14,8 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
 from trainmaster_emulators.process.loopback import call
-from trainmaster_emulators.process.processes import split_address
+from trainmaster_emulators.realism.call_access import INFRA
+from trainmaster_emulators.realism.http_access import Api
 from trainmaster_emulators.realism.storage_access import (
     CREATE,
     DELETE,
@@ -25,8 +26,8 @@ from trainmaster_emulators.realism.storage_access import (
     StorageAccess,
     required_access,
 )
+from trainmaster_emulators.services.http_gate import GateServer
 from trainmaster_emulators.services.storage import create_bucket, create_object
-from trainmaster_emulators.services.storage_gate import GateServer
 
 BUCKET, STAGE = "gated", "gated-stage"
 
@@ -42,10 +43,14 @@ def storage(storage_emulator: str) -> str:
     return storage_emulator
 
 
+def gate(account: str, storage: str) -> GateServer:
+    return GateServer(0, account, INFRA, {Api.STORAGE: storage}, buckets=(BUCKET, STAGE))
+
+
 @contextmanager
 def client_of(account: str, storage: str) -> Iterator[Client]:
     """Yield Google's client of Cloud Storage, as it is for that account."""
-    server = GateServer(0, split_address(storage), StorageAccess(account, BUCKET, STAGE))
+    server = gate(account, storage)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     options = {"api_endpoint": f"http://127.0.0.1:{server.server_address[1]}"}
     client = Client(project="my-project", credentials=AnonymousCredentials(), client_options=options)
@@ -97,7 +102,7 @@ def test_large_upload_in_parts_goes_through_the_gate(storage: str) -> None:
 
 
 def test_web_page_is_refused_and_the_googleapis_proxy_is_served(storage: str) -> None:
-    server = GateServer(0, split_address(storage), StorageAccess("worker", BUCKET, STAGE))
+    server = gate("worker", storage)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"127.0.0.1:{server.server_address[1]}"
     try:

@@ -51,7 +51,7 @@ def test_node_is_created_and_deleted_slowly(tmp_path: Path) -> None:
     tpus = tpus_like(FAST, tmp_path)
     assert wait(tpus.create(ZONE, "tm-a", BODY)) >= FAST.tpu_create.low_s - 0.05
     assert tpus.get(ZONE, "tm-a").state is NodeState.READY
-    assert wait(tpus.delete(ZONE, "tm-a")) >= FAST.tpu_delete.low_s
+    assert wait(tpus.transition("delete", ZONE, "tm-a")) >= FAST.tpu_delete.low_s
     assert tpus.list_all() == []
 
 

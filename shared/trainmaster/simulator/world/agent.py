@@ -296,7 +296,7 @@ class SimAgent:
     def _send(
         self, sender: EventSender, topic: str, key: Key, details: dict[str, object], on_accepted: Callable[[], None]
     ) -> None:
-        body = event_body(self._vm, self._host, key, self._context.scheduler.clock(), details)
+        body = event_body(self._vm.observed, self._vm.job_id, self._host, key, self._context.scheduler.clock(), details)
         sender.put(Event(topic, key, body, on_accepted))
 
 

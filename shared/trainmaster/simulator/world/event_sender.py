@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from trainmaster.core.model.vm import Vm
 from trainmaster.messaging import topics
 from trainmaster.simulator.world.bus import SimBus
 from trainmaster.simulator.world.context import Context
-from trainmaster.simulator.world.vm import SimVm
 
 BACKOFF_MAX_S: Final = 30.0
 STORED_DESPITE_FAILURE: Final = 0.5
@@ -97,18 +97,19 @@ class EventSender:
             self.plan_within(REPEAT_S, lambda: self._repeat(event))
 
 
-def event_body(vm: SimVm, host: int | None, key: Key, at: datetime, details: dict[str, object]) -> dict[str, object]:
+def event_body(
+    vm: Vm, job_id: str, host: int | None, key: Key, at: datetime, details: Mapping[str, object]
+) -> dict[str, object]:
     """Return an agent event's message (docs/interfaces.md section 2). `host` is None on a machine with one host."""
-    observed = vm.observed
     body: dict[str, object] = {
         "version": 1,
-        "job_id": vm.job_id,
+        "job_id": job_id,
         "attempt": key[0],
-        "task_type": observed.replica_id.task_type.value,
-        "task_index": observed.replica_id.index,
+        "task_type": vm.replica_id.task_type.value,
+        "task_index": vm.replica_id.index,
         "incarnation": key[1],
-        "vm_generation": observed.vm_generation,
-        "vm": {"name": observed.name, "zone": observed.zone, "instance_id": observed.instance_id},
+        "vm_generation": vm.vm_generation,
+        "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
         "at": at.isoformat(),
     }
     if host is not None:
