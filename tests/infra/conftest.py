@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,6 +108,20 @@ def terraform(schema: dict[str, Block], tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="session")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return stage.stage(tmp_path_factory.mktemp("stage"))
+
+
+def extract(archive: Path, folder: Path) -> None:
+    """Extract a function's archive, and copy the compiled modules that the checkout has of the same sources."""
+    with zipfile.ZipFile(archive) as file:
+        file.extractall(folder)
+    for package, root in stage.PACKAGES.items():
+        for path in folder.joinpath(package).rglob("*.py"):
+            source = root / path.relative_to(folder)
+            compiled, copy = (Path(cache_from_source(str(module))) for module in (source, path))
+            if compiled.exists() and source.read_bytes() == path.read_bytes():
+                os.utime(path, ns=(0, source.stat().st_mtime_ns))  # Python compares it with that in the compiled module
+                copy.parent.mkdir(exist_ok=True)
+                shutil.copyfile(compiled, copy)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from bench.cold_starts import CLIENTS, MORE, Cold, Comparison, exceeded, table
 from infra import stage
+from tests.infra.conftest import extract
 
 MODULES_EXTRA_MAX = 100
 """Modules that a function may load beside functions-framework, its client libraries and their transports."""
@@ -59,8 +59,7 @@ def loaded(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     """Load each function as functions-framework does, from its own archive alone; return its modules."""
     folder = tmp_path_factory.mktemp("cold")
     for function, archive in archives.items():
-        with zipfile.ZipFile(archive) as file:
-            file.extractall(folder / function)
+        extract(archive, folder / function)
     done = subprocess.run(
         [sys.executable, "-I", "-c", LOAD, json.dumps(LIBRARIES), *archives],
         cwd=folder,

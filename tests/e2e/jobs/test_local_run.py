@@ -63,12 +63,20 @@ def test_local_run_prints_the_job_and_its_results(tmp_path: Path) -> None:
 
 
 def test_local_run_without_emulators_uses_memory_and_reports_it(tmp_path: Path) -> None:
-    process = run(state_dir=tmp_path, CLOUDSDK_ROOT_DIR=str(tmp_path / "nowhere"), DOCKER_HOST="tcp://127.0.0.1:9")
+    variables = {"CLOUDSDK_ROOT_DIR": str(tmp_path / "nowhere"), "DOCKER_HOST": "tcp://127.0.0.1:9"}
+    state_dir, programs = tmp_path / "state", tmp_path / "programs"
+    programs.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if program.name not in ("gcloud", "gsutil"):
+            (programs / program.name).symlink_to(program)
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(programs)])
+    process = run(state_dir=state_dir, PATH=path, **variables)
     output, _ = process.communicate()
     assert process.returncode == 0, output
     (line,) = [line for line in output.splitlines() if "in-memory adapters" in line]
     assert "cloud-firestore-emulator" in line
-    check_output(output, tmp_path)
+    assert output.count("(with the client library: gsutil is not installed)") == 2, output
+    check_output(output, state_dir)
 
 
 @pytest.mark.heavy
