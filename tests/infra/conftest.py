@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -38,6 +39,7 @@ RESEARCH: Final = {
     "ranges": {"us-east1": "10.142.0.0/20"},
     "tpu": True,
 }
+GCSFUSE: Final = b"\x7fELF"
 BOOT_IMAGE: Final = "projects/my-project/global/images/family/trainmaster-debian-12"
 
 
@@ -147,9 +149,12 @@ def planned(
 
 
 @pytest.fixture(scope="session")
-def full_plan(planned: Callable[..., Plan]) -> Plan:
+def full_plan(planned: Callable[..., Plan], tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """Return the plan with everything that is off by default, and with no default value that a variable can change."""
+    gcsfuse = tmp_path_factory.mktemp("gcsfuse") / "gcsfuse"
+    gcsfuse.write_bytes(GCSFUSE)
     return planned(
+        gcsfuse={"file": str(gcsfuse), "sha256": hashlib.sha256(GCSFUSE).hexdigest()},
         nat=False,
         keep_data=False,
         budget=100,

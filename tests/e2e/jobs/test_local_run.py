@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.support.stack import clean_environment, eventually
+from trainmaster.cli.main import app
+from trainmaster.errors import PermanentError
 from trainmaster_emulators.process import state
 from trainmaster_emulators.process.processes import list_processes
 
@@ -92,9 +95,7 @@ def test_interrupted_local_run_leaves_no_process(tmp_path: Path) -> None:
     eventually(lambda: is_stopped(tmp_path), within_s=40)
 
 
-def test_local_run_of_an_unknown_example_prints_one_error_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trainmaster.cli.main", "local", "run", "nothing", "--state-dir", str(tmp_path)]
-    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("trainmaster: there is no example nothing")
-    assert "Traceback" not in done.stderr
+def test_local_run_of_an_unknown_example_is_refused(tmp_path: Path) -> None:
+    refused = CliRunner().invoke(app, ["local", "run", "nothing", "--state-dir", str(tmp_path)])
+    assert isinstance(refused.exception, PermanentError)
+    assert str(refused.exception).startswith("there is no example nothing")
