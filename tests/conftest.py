@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
-pytest_plugins = ["tests.support.compiled_rules", "tests.support.conformance.recorder", "tests.support.stack"]
+pytest_plugins = [
+    "tests.support.compiled_rules",
+    "tests.support.conformance.recorder",
+    "tests.support.fewer_messages",
+    "tests.support.stack",
+]
 
 # For property tests that do not set max_examples themselves. `make test-all` selects the second profile.
 hypothesis.settings.register_profile("every change", max_examples=50, deadline=None)
