@@ -45,6 +45,7 @@ ORDER: Final = (
     "integration/browser",
     "contract",
     "integration/stack",
+    "integration/cli",
     "infra",
     "integration/compute",
     "integration/api",
