@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -59,6 +60,7 @@ def write_archives(backend: Backend, folder: Path) -> None:
                 time.sleep(0.1)
             use(service)
             process.terminate()
+            assert process.wait() == 128 + signal.SIGTERM, "the archive is not complete"
 
 
 def use_firestore(service: Service) -> None:
