@@ -7,17 +7,16 @@ console, and depend on the text of the rule alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from werkzeug.routing import Rule
 
-_compiled: dict[object, Callable[..., Any]] = {}
+_compiled: dict[object, Callable[..., tuple[str, str]]] = {}
 
 
 def pytest_configure() -> None:
     compile_builder = Rule._compile_builder
 
-    def compile_once(rule: Rule, append_unknown: bool = True) -> Callable[..., Any]:
+    def compile_once(rule: Rule, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
         defaults = tuple(sorted((rule.defaults or {}).items()))
         key = rule.rule, rule.subdomain, rule.host, defaults, append_unknown
         if key not in _compiled:
