@@ -23,4 +23,4 @@ def pytest_configure() -> None:
             _compiled[key] = compile_builder(rule, append_unknown)
         return _compiled[key]
 
-    Rule._compile_builder = compile_once  # type: ignore[method-assign]
+    Rule._compile_builder = compile_once  # type: ignore[assignment]

@@ -33,4 +33,4 @@ def _filtered(send: Any) -> Any:
 
 
 def _is_short(report: dict[str, Any]) -> bool:
-    return report["when"] != "call" and report["outcome"] == "passed" and report["duration"] < SHORT_S
+    return bool(report["when"] != "call" and report["outcome"] == "passed" and report["duration"] < SHORT_S)
