@@ -41,6 +41,7 @@ SCHEMA := $(IMAGES)/google-provider/schema.json
 TORCH_BUILDS := tests/integration/runtimes/torch_builds.py
 TORCH := torch==2.13.0 torchvision==0.28.0 torchaudio==2.11.0
 
+JAVA := build/java/.complete
 CHECKOV := $(IMAGES)/checkov
 DOCS := $(IMAGES)/docs
 
@@ -85,15 +86,15 @@ test-quick: $(INSTALLED) ## run the quick tests, which need no emulators
 	@$(PYTEST_QUICK) -m "not slow and not heavy and not e2e and not emulator"
 
 .PHONY: test-emulators
-test-emulators: $(INSTALLED) ## run the tests of the project's own emulators, after a change of them
+test-emulators: $(JAVA) ## run the tests of the project's own emulators, after a change of them
 	@$(PYTEST) -m "not heavy" $(addprefix tests/integration/,compute tpu logging monitoring scheduler stack)
 
 .PHONY: test
-test: images ## run the test suite, except expensive tests and tests that need a container engine
+test: images $(JAVA) ## run the test suite, except expensive tests and tests that need a container engine
 	@$(PYTEST) -m "not heavy"
 
 .PHONY: test-all
-test-all: images $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## run the whole test suite, with more examples per property
+test-all: images $(JAVA) $(call IMAGE,aiplatform) $(CHECKOV)/.complete ## run the whole test suite, with more examples per property
 	@$(PYTEST) --hypothesis-profile thorough
 
 # make test-ecosystem LIBRARIES="jax or ray" FAULTS="lost VM,preemption"
@@ -252,6 +253,11 @@ $(CHECKOV)/.complete $(DOCS)/.complete: $(IMAGES)/%/.complete: requirements/%.tx
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
 	@$(UV) $(@D)/bin/python $(LOCKED) $<
+	@touch $@
+
+$(JAVA): tests/support/java.py | $(INSTALLED)
+	@echo "archiving the classes of Google's emulators"
+	@$(BIN)/python -m tests.support.java
 	@touch $@
 
 # What Cloud Functions installs for one of its functions.

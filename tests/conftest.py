@@ -11,12 +11,13 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import os
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Generator
 from functools import cache
 from operator import itemgetter
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import hypothesis
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
-pytest_plugins = ["tests.support.conformance.recorder", "tests.support.stack"]
+pytest_plugins = [
+    "tests.support.compiled_rules",
+    "tests.support.conformance.recorder",
+    "tests.support.fewer_messages",
+    "tests.support.stack",
+]
 
 # For property tests that do not set max_examples themselves. `make test-all` selects the second profile.
 hypothesis.settings.register_profile("every change", max_examples=50, deadline=None)
@@ -39,6 +45,7 @@ ORDER: Final = (
     "integration/browser",
     "contract",
     "integration/stack",
+    "integration/cli",
     "infra",
     "integration/compute",
     "integration/api",
@@ -64,6 +71,9 @@ TOGETHER: Final = {
 `trainmaster local run` starts a stack of its own.
 """
 
+JAVA_HOME: Final = Path(__file__).parents[1] / "build" / "java"
+"""Java with archives of the emulators' classes; `make test` creates it (tests/support/java.py)."""
+
 FOLDERS_SHOWN_MAX: Final = 15
 
 EMULATOR_FIXTURES: Final = frozenset({"stack", "firestore_emulator", "pubsub_emulator", "storage_emulator"})
@@ -71,9 +81,14 @@ EMULATOR_FIXTURES: Final = frozenset({"stack", "firestore_emulator", "pubsub_emu
 
 
 def pytest_configure() -> None:
-    """Handle SIGINT as at a terminal: programs in the background of a shell ignore it, and so do their children."""
+    """Handle SIGINT as at a terminal: programs in the background of a shell ignore it, and so do their children.
+
+    Run the emulators with the archives of their classes, if there are any.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if (JAVA_HOME / "bin" / "java").exists():
+        os.environ["JAVA_HOME"] = str(JAVA_HOME)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +39,7 @@ RESEARCH: Final = {
     "ranges": {"us-east1": "10.142.0.0/20"},
     "tpu": True,
 }
+GCSFUSE: Final = b"\x7fELF"
 BOOT_IMAGE: Final = "projects/my-project/global/images/family/trainmaster-debian-12"
 
 
@@ -108,6 +112,20 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return stage.stage(tmp_path_factory.mktemp("stage"))
 
 
+def extract(archive: Path, folder: Path) -> None:
+    """Extract a function's archive, and copy the compiled modules that the checkout has of the same sources."""
+    with zipfile.ZipFile(archive) as file:
+        file.extractall(folder)
+    for package, root in stage.PACKAGES.items():
+        for path in folder.joinpath(package).rglob("*.py"):
+            source = root / path.relative_to(folder)
+            compiled, copy = (Path(cache_from_source(str(module))) for module in (source, path))
+            if compiled.exists() and source.read_bytes() == path.read_bytes():
+                os.utime(path, ns=(0, source.stat().st_mtime_ns))  # Python compares it with that in the compiled module
+                copy.parent.mkdir(exist_ok=True)
+                shutil.copyfile(compiled, copy)
+
+
 @pytest.fixture(scope="session")
 def planned(
     terraform: Terraform, archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
@@ -131,9 +149,12 @@ def planned(
 
 
 @pytest.fixture(scope="session")
-def full_plan(planned: Callable[..., Plan]) -> Plan:
+def full_plan(planned: Callable[..., Plan], tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """Return the plan with everything that is off by default, and with no default value that a variable can change."""
+    gcsfuse = tmp_path_factory.mktemp("gcsfuse") / "gcsfuse"
+    gcsfuse.write_bytes(GCSFUSE)
     return planned(
+        gcsfuse={"file": str(gcsfuse), "sha256": hashlib.sha256(GCSFUSE).hexdigest()},
         nat=False,
         keep_data=False,
         budget=100,

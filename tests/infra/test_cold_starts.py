@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from bench.cold_starts import CLIENTS, MORE, Cold, Comparison, exceeded, table
 from infra import stage
+from tests.infra.conftest import extract
 
 MODULES_EXTRA_MAX = 100
 """Modules that a function may load beside functions-framework, its client libraries and their transports."""
@@ -22,7 +22,7 @@ import importlib, json, os, sys
 libraries = json.loads(sys.argv[1])
 sys.path = [".", *(path for path in sys.path if "site-packages" in path or "lib" in path)]
 from functions_framework import create_app
-for name in ("google.api_core.gapic_v1", "google.auth.transport.grpc", "google.auth.transport.requests"):
+for name in ("google.cloud.firestore", "google.pubsub_v1.services.publisher", "pydantic_settings"):
     importlib.import_module(name)
 for name in (*sys.argv[2:], *libraries):
     child = os.fork()
@@ -37,8 +37,8 @@ for name in (*sys.argv[2:], *libraries):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
-"""Load each function, and the client libraries of some, in a fork of its own. What every client library imports is
-imported before."""
+"""Load each function, and the client libraries of some, in a fork of its own. What all functions need is imported
+before."""
 LIBRARIES = {
     f"libraries of {function}": [*CLIENTS, *MORE.get(function, ()), "pydantic_settings"]
     for function in ("replica_exit", "api", "upload")
@@ -59,8 +59,7 @@ def loaded(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     """Load each function as functions-framework does, from its own archive alone; return its modules."""
     folder = tmp_path_factory.mktemp("cold")
     for function, archive in archives.items():
-        with zipfile.ZipFile(archive) as file:
-            file.extractall(folder / function)
+        extract(archive, folder / function)
     done = subprocess.run(
         [sys.executable, "-I", "-c", LOAD, json.dumps(LIBRARIES), *archives],
         cwd=folder,
@@ -77,7 +76,7 @@ def test_function_loads_only_the_client_libraries_that_it_uses(function: str, lo
     modules = loaded[function]
     restricted = {name for name in RESTRICTED if any(module.startswith(name) for module in modules)}
     assert restricted == {name for name, users in RESTRICTED.items() if function in users}
-    assert {"google.cloud.firestore", "google.pubsub_v1", "pydantic"} <= set(modules)
+    assert {f"functions.{function}", "trainmaster.gcp.firestore.store"} <= set(modules)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -8,7 +8,7 @@ example for a function with its own build account, which sleeps 60 s after the g
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
@@ -118,13 +118,6 @@ def test_api_access_selects_who_passes_cloud_runs_check(
     plan = request.getfixturevalue(plan_with_access)
     assert plan.of("terraform_data")["terraform_data.invoker_check"]["input"] == flag
     assert [grant["role"] for grant in public_members(plan)] == ["roles/run.invoker"] * public
-
-
-def test_unknown_api_access_is_rejected_with_the_possible_values(
-    terraform: Terraform, planned: Callable[..., Plan]
-) -> None:
-    with pytest.raises(AssertionError, match=r"(?s)api_access.*no-invoker-check"):
-        planned(api_access="public")
 
 
 def test_upload_may_list_objects_so_that_a_missing_one_is_not_found(plan: Plan) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from infra import stage
-from tests.infra.conftest import BOOT_IMAGE, FINANCE, REQUIRED, RESEARCH, WORKER_REGIONS, Plan, Terraform
+from tests.infra.conftest import BOOT_IMAGE, FINANCE, GCSFUSE, REQUIRED, RESEARCH, WORKER_REGIONS, Plan, Terraform
 from trainmaster.core.intake import system_events
 from trainmaster.messaging import topics
 from trainmaster.packaging.agent_archive import agent_object
@@ -43,6 +43,9 @@ WRONG: Final = {
     'locals {\n  h = joint(",", [])\n}': "Call to unknown function",
 }
 """Wrong configuration → terraform's error message."""
+
+
+WALL: Final = {"service_account": "a@p.iam.gserviceaccount.com", "ranges": {"us-central1": "10.140.0.0/20"}}
 
 
 def test_wrong_configuration_is_detected(terraform: Terraform, tmp_path: Path) -> None:
@@ -100,21 +103,17 @@ def test_wrong_variables_are_rejected_by_name(terraform: Terraform, archives: di
         "notify": "not-an-address",
         "kms_key": "a-key",
         "network": '{network="shared",subnetwork="training"}',
+        "walled_accounts": json.dumps({"one": WALL, "two": WALL}),
+        "ssh_users": '["ml@example.com"]',
+        "api_access": "public",
     }
     given = [f"-var={name}={value}" for name, value in wrong.items()]
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
     assert done.returncode == 1
     assert set(re.findall(r'variable "(\w+)"', done.stderr)) == {*wrong} - {"region"}
-
-
-def test_budget_without_billing_account_is_rejected_in_the_plan(
-    terraform: Terraform, archives: dict[str, Path]
-) -> None:
-    variables = {**REQUIRED, "stage": str(archives["api"].parent), "budget": "100"}
-    given = [f"-var={name}={value}" for name, value in variables.items()]
-    done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
-    assert done.returncode == 1
-    assert "billing_account" in done.stderr
+    errors = " ".join(done.stderr.replace("│", " ").split())
+    assert "ssh_users must be IAM members" in errors
+    assert re.search("api_access.*no-invoker-check", errors)
 
 
 def test_data_is_protected_by_default(plan: Plan) -> None:
@@ -147,21 +146,24 @@ def test_algorithms_are_stored_under_their_hash_and_named_to_the_functions(
         assert variables["TRAINMASTER_ALGORITHMS"] == f"gs://my-project-trainmaster-stage/{algorithms_object(content)}"
 
 
-def test_gcsfuse_is_stored_under_its_hash_and_refused_with_another(
+def test_gcsfuse_is_stored_under_its_hash(full_plan: Plan) -> None:
+    sha256 = hashlib.sha256(GCSFUSE).hexdigest()
+    address = f"gs://my-project-trainmaster-stage/tools/{sha256}/gcsfuse"
+    assert full_plan.environments()["trainmaster-provision"]["TRAINMASTER_GCSFUSE"] == address
+
+
+def test_gcsfuse_with_another_hash_and_budget_without_billing_account_are_rejected_in_the_plan(
     terraform: Terraform, archives: dict[str, Path], tmp_path: Path
 ) -> None:
     file = tmp_path / "gcsfuse"
-    file.write_bytes(b"\x7fELF")
-    for sha256, is_right in ((hashlib.sha256(b"\x7fELF").hexdigest(), True), ("0" * 64, False)):
-        variables = {
-            **REQUIRED,
-            "stage": str(archives["api"].parent),
-            "gcsfuse": f'{{file="{file}",sha256="{sha256}"}}',
-        }
-        given = [f"-var={name}={value}" for name, value in variables.items()]
-        done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
-        assert (f'"gs://my-project-trainmaster-stage/tools/{sha256}/gcsfuse"' in done.stdout) == is_right
-        assert ("does not have the SHA-256 hash" in done.stderr) != is_right
+    file.write_bytes(GCSFUSE)
+    gcsfuse = json.dumps({"file": str(file), "sha256": "0" * 64})
+    variables = {**REQUIRED, "stage": str(archives["api"].parent), "budget": "100", "gcsfuse": gcsfuse}
+    given = [f"-var={name}={value}" for name, value in variables.items()]
+    done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
+    assert done.returncode == 1
+    assert "does not have the SHA-256 hash" in done.stderr
+    assert "billing_account" in done.stderr
 
 
 def test_nothing_costs_money_while_no_job_runs(plan: Plan) -> None:
@@ -272,15 +274,6 @@ def test_installation_without_metrics_gives_no_vm_the_permission_to_write_them(
         for grants in (plan.of("google_project_iam_member") for plan in (reduced_plan, full_plan))
     ]
     assert writers == [[], ["google_project_iam_member.worker_metrics[0]"]]
-
-
-def test_account_with_two_walls_is_rejected(terraform: Terraform) -> None:
-    wall = {"service_account": "a@p.iam.gserviceaccount.com", "ranges": {"us-central1": "10.140.0.0/20"}}
-    variables = {**REQUIRED, "walled_accounts": json.dumps({"one": wall, "two": wall})}
-    given = [f"-var={name}={value}" for name, value in variables.items()]
-    done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
-    assert done.returncode == 1
-    assert "walled_accounts" in done.stderr
 
 
 def test_sweep_has_one_instance_and_one_call_at_a_time(plan: Plan) -> None:

@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 from infra import stage
 from tests.infra import settings_table
-from tests.infra.conftest import Plan
+from tests.infra.conftest import Plan, extract
 from trainmaster.settings import PREFIX, Settings
 
 WRONG = {
@@ -83,8 +82,7 @@ for name, value in json.loads(sys.argv[1]).items():
 
 def start(archive: Path, folder: Path, program: str, *arguments: str, **variables: str) -> tuple[int, str, str]:
     """Run a program that imports main.py, which is the first thing that functions-framework does."""
-    with zipfile.ZipFile(archive) as file:
-        file.extractall(folder)
+    extract(archive, folder)
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=folder,

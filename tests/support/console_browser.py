@@ -22,7 +22,8 @@ from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.ports.metrics import Label, Metric
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first one, a package of Debian, has no windows and takes 40% less CPU time."""
 UPDATE_MS = 60_000
 """Longest wait for a poll on a busy machine; the pages poll every 5 or 10 seconds."""
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")

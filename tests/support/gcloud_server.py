@@ -2,7 +2,7 @@
 
 gcloud's own start script runs this file with gcloud's interpreter: `gcloud_server.py .../lib/gcloud.py`. Each line of
 the standard input is a command in JSON: arguments, environment, folder, and the files of both outputs. The answer is
-a line with its exit status.
+a line with its exit status. The server then imports what the command has imported, for the next ones.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import uuid
 from pathlib import Path
 from typing import Any, NoReturn
 
+IMPORTED_BEFORE = ("googlecloudsdk.api_lib.", "googlecloudsdk.command_lib.", "googlecloudsdk.generated_clients.")
+"""Packages that do nothing when they are imported."""
+
 
 def main() -> None:
     library = Path(sys.argv[1]).parent
@@ -26,15 +29,22 @@ def main() -> None:
         importlib.import_module(name)
     importlib.import_module("googlecloudsdk.core.configurations.named_configs").ActivePropertiesFile.Invalidate()
     for line in sys.stdin:
+        reader, writer = os.pipe()
         child = os.fork()
         if not child:
-            _run(json.loads(line), gcloud, loaded)
+            _run(json.loads(line), gcloud, loaded, writer)
+        os.close(writer)
+        with os.fdopen(reader) as file:
+            imported = file.read().split()
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+        for name in imported:
+            importlib.import_module(name)
 
 
-def _run(command: dict[str, Any], gcloud: Any, loaded: Any) -> NoReturn:
-    """Run one command in this process, and end the process as the interpreter would."""
+def _run(command: dict[str, Any], gcloud: Any, loaded: Any, writer: int) -> NoReturn:
+    """Run one command in this process, and end the process as the interpreter would. Write what it has imported."""
+    before = set(sys.modules)
     status = 1
     try:
         os.environ.clear()
@@ -55,6 +65,8 @@ def _run(command: dict[str, Any], gcloud: Any, loaded: Any) -> NoReturn:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        imported = (name for name in sys.modules if name.startswith(IMPORTED_BEFORE) and name not in before)
+        os.write(writer, " ".join(imported).encode())
         os._exit(status)
 
 

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import sys
+import tempfile
 import venv
+from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
+
+
+@cache
+def bare_python() -> Path:
+    """Return a Python that has pip and no other package. It starts in half the time of the one that runs the tests."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    venv.create(folder, symlinks=True)
+    _site(folder).joinpath("pip").symlink_to(str(distribution("pip").locate_file("pip")))
+    return folder / "bin" / "python3"
 
 
 def create_python_image(folder: Path) -> None:
     """Create a Python with a user site, and with pip and the setuptools of the tests, which can build wheels."""
     venv.create(folder, system_site_packages=True, symlinks=True)
-    version = ".".join(map(str, sys.version_info[:2]))
-    site = folder / "lib" / f"python{version}" / "site-packages"
+    site = _site(folder)
     pip, tools = distribution("pip"), distribution("setuptools")
     assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools 70.1 or later"
     for file in (*(pip.files or ()), *(tools.files or ())):
         if ".." not in file.parts:
             (site / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(str(file.locate()), site / file)  # with its time, so that compiled files stay valid
+
+
+def _site(folder: Path) -> Path:
+    return folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"

@@ -99,6 +99,7 @@ def test_message_published_five_times_changes_nothing(lab: Lab) -> None:
     assert sum(entry.key == "1-worker-0-1-vm-1-exit" for entry in lab.store.ledger(job_id)) == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(900)
 def test_functions_killed_every_second_lose_no_event(lab: Lab) -> None:
     """A random function process gets SIGKILL every second, while the job also loses a worker."""

@@ -126,6 +126,13 @@ def test_legacy_example_trains_an_accurate_model(lab: Lab) -> None:
     assert metrics(lab, state)["epochs"] == 2
 
 
+@pytest.mark.heavy
 def test_pytorch_example_trains_on_two_vms(lab: Lab) -> None:
     state = lab.wait_for_success(lab.example("pytorch_ddp", args=["--epochs", "5"]), 180)
     assert accuracy(lab, state) >= 0.85
+
+
+def test_pytorch_ranks_of_two_vms_find_each_other(lab: Lab) -> None:
+    """The program fails unless each rank counts both."""
+    spec = lab.scripted_spec(workers=1, pythonModule="trainer.ranks", args=[], runtimeVersion="pytorch-2.13")
+    lab.wait_for_success(lab.upload(spec, "ranks"), 120)

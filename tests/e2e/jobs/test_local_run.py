@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.support.stack import clean_environment, eventually
+from trainmaster.cli.main import app
+from trainmaster.errors import PermanentError
 from trainmaster_emulators.process import state
 from trainmaster_emulators.process.processes import list_processes
 
@@ -63,12 +66,20 @@ def test_local_run_prints_the_job_and_its_results(tmp_path: Path) -> None:
 
 
 def test_local_run_without_emulators_uses_memory_and_reports_it(tmp_path: Path) -> None:
-    process = run(state_dir=tmp_path, CLOUDSDK_ROOT_DIR=str(tmp_path / "nowhere"), DOCKER_HOST="tcp://127.0.0.1:9")
+    variables = {"CLOUDSDK_ROOT_DIR": str(tmp_path / "nowhere"), "DOCKER_HOST": "tcp://127.0.0.1:9"}
+    state_dir, programs = tmp_path / "state", tmp_path / "programs"
+    programs.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if program.name not in ("gcloud", "gsutil"):
+            (programs / program.name).symlink_to(program)
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(programs)])
+    process = run(state_dir=state_dir, PATH=path, **variables)
     output, _ = process.communicate()
     assert process.returncode == 0, output
     (line,) = [line for line in output.splitlines() if "in-memory adapters" in line]
     assert "cloud-firestore-emulator" in line
-    check_output(output, tmp_path)
+    assert output.count("(with the client library: gsutil is not installed)") == 2, output
+    check_output(output, state_dir)
 
 
 @pytest.mark.heavy
@@ -84,9 +95,7 @@ def test_interrupted_local_run_leaves_no_process(tmp_path: Path) -> None:
     eventually(lambda: is_stopped(tmp_path), within_s=40)
 
 
-def test_local_run_of_an_unknown_example_prints_one_error_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trainmaster.cli.main", "local", "run", "nothing", "--state-dir", str(tmp_path)]
-    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("trainmaster: there is no example nothing")
-    assert "Traceback" not in done.stderr
+def test_local_run_of_an_unknown_example_is_refused(tmp_path: Path) -> None:
+    refused = CliRunner().invoke(app, ["local", "run", "nothing", "--state-dir", str(tmp_path)])
+    assert isinstance(refused.exception, PermanentError)
+    assert str(refused.exception).startswith("there is no example nothing")

@@ -58,6 +58,7 @@ def test_command_runs_on_the_vm_and_its_exit_status_is_returned(lab: Lab, runnin
     assert done.returncode == 7
 
 
+@pytest.mark.heavy
 def test_command_of_several_words_gets_them_unchanged(lab: Lab, running: str) -> None:
     assert ssh(lab, running, "worker-0", "--", "printf", "%s|", "a b", "$HOME").stdout == "a b|$HOME|"
 
@@ -72,6 +73,7 @@ def test_vms_have_their_own_temporary_folder_in_the_shell_too(lab: Lab, running:
     assert not Path("/tmp/of-worker-0").exists()
 
 
+@pytest.mark.heavy
 def test_shell_has_a_terminal_and_returns_its_exit_status(lab: Lab, running: str) -> None:
     controller, terminal = pty.openpty()
     variables = {**clean_environment(), **lab.stack.environment, "TERM": "dumb"}

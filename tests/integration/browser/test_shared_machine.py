@@ -37,7 +37,7 @@ while True:
                 continue
             if b"token=" in text and folder != f"/proc/{os.getpid()}":
                 print(name, text, flush=True)
-    time.sleep(0.02)
+    time.sleep(0.2)
 """
 """A process of another user, who looks for the token in all processes."""
 ENVIRONMENT = {

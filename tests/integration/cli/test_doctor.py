@@ -394,7 +394,7 @@ def on_google_cloud(installation: Installation, google: str, monkeypatch: pytest
         ([{**NOTIFICATION, "topic": "//pubsub.googleapis.com/projects/p/topics/another"}], False),
     ],
 )
-def test_on_google_cloud_notification_and_service_account_are_checked(
+def test_on_google_cloud_notification_of_the_bucket_is_checked(
     installation: Installation,
     compute: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -405,22 +405,22 @@ def test_on_google_cloud_notification_and_service_account_are_checked(
     on_google_cloud(installation, compute, monkeypatch)
     responses = installation.google.responses
     responses["/notificationConfigs"] = 200, {"items": items} if items else {}
-    account = f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com"
     lines = installation.problems()
     assert bool(lines) is not is_right
     assert all("does not notify trainmaster-upload of new files" in line for line in lines)
     assert installation.google.tokens == {f"Bearer {iam.OWNER}", ""}
-    del responses[account]
-    assert any("no service account worker@" in line for line in installation.problems())
 
 
-def test_on_google_cloud_subscription_without_retry_policy_is_a_problem(
+def test_on_google_cloud_missing_service_account_and_retry_policy_are_problems(
     installation: Installation, compute: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_google_cloud(installation, compute, monkeypatch)
+    del installation.google.responses[f"/serviceAccounts/worker@{installation.project}.iam.gserviceaccount.com"]
     installation.change_subscription(topics.SWEEP, retryPolicy=None)
-    (line,) = installation.problems()
-    assert "subscription trainmaster-sweep retries without backoff" in line
+    lines = installation.problems()
+    assert len(lines) == 2
+    assert any("no service account worker@" in line for line in lines)
+    (line,) = [line for line in lines if "subscription trainmaster-sweep retries without backoff" in line]
     assert "terraform apply" in line
 
 

@@ -78,8 +78,12 @@ class Emulator:
         return self.instances.get(project=PROJECT, zone=zone, instance=name)
 
     def names(self) -> set[str]:
-        pages = self.instances.aggregated_list(project=PROJECT)
-        return {instance.name for _, scope in pages for instance in scope.instances}
+        return {instance["name"] for instance in self.all_instances()}
+
+    def all_instances(self) -> list[dict[str, Any]]:
+        """Return the first page of all instances as JSON, which the client library reads in ten times as long."""
+        scopes = self.call(f"/compute/v1/projects/{PROJECT}/aggregated/instances")["items"].values()
+        return [instance for scope in scopes for instance in scope.get("instances", ())]
 
     def status(self, name: str) -> str:
         try:
@@ -93,11 +97,10 @@ class Emulator:
 
     def delete_all(self) -> None:
         self.faults()
-        for zone, scope in self.instances.aggregated_list(project=PROJECT):
-            for instance in scope.instances:
-                name = zone.rpartition("/")[2]
-                with suppress(exceptions.NotFound):  # the test has just deleted it
-                    self.instances.delete_unary(project=PROJECT, zone=name, instance=str(instance.id))
+        for instance in self.all_instances():
+            address = f"{instance['zone'].partition('/compute/v1')[2]}/instances/{instance['id']}"
+            with suppress(urllib.error.HTTPError):  # the test has just deleted it
+                self.call(f"/compute/v1{address}", method="DELETE")
         eventually(lambda: not self.names())
 
     def vm_processes(self) -> set[int]:

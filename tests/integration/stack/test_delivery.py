@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -120,8 +122,9 @@ def test_upload_by_a_real_client_reaches_the_upload_function(
 
     assert done.returncode == 0, done.stderr
     eventually(lambda: name in uploads(recording))
-    read = recording.run(copy[0], *copy[1:-1], "cat", f"gs://{recording.state.config.bucket}/{name}", home=home)
-    assert read.stdout == "jobId: x\n"
+    address = f"{recording.state.endpoints.storage}/storage/v1/b/{recording.state.config.bucket}/o/{quote(name, '')}"
+    with urlopen(f"http://{address}?alt=media") as read:
+        assert read.read() == b"jobId: x\n"
     assert not list(home.iterdir()), "the client keeps its state in the stack's directory"
 
 

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).parents[3]
@@ -41,26 +40,30 @@ def anchors(page: Path) -> set[str]:
     return {text.replace(" ", "-") for text in plain if count[text] == 1 and not re.search(r"[- ]{2}", text)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_page_links_lead_to_files(page: Path) -> None:
+def test_links_of_pages_lead_to_files() -> None:
     """No link leads to a folder: a web server may have no page for it."""
-    assert [path for path, _ in links(page) if path and not (page.parent / path).is_file()] == []
+    targets = [(page, path) for page in PAGES for path, _ in links(page) if path]
+    assert [(str(page), path) for page, path in targets if not (page.parent / path).is_file()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_anchors_of_links_are_headings(page: Path) -> None:
-    targets = [((page.parent / path) if path else page, anchor) for path, anchor in links(page) if anchor]
-    assert [(target.name, anchor) for target, anchor in targets if anchor not in anchors(target)] == []
+def test_anchors_of_links_are_headings() -> None:
+    targets = [
+        (page, (page.parent / path).resolve() if path else page, anchor)
+        for page in PAGES
+        for path, anchor in links(page)
+        if anchor
+    ]
+    assert [(page.name, target.name, anchor) for page, target, anchor in targets if anchor not in anchors(target)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_lists_are_lists_in_every_dialect(page: Path) -> None:
+def test_lists_are_lists_in_every_dialect() -> None:
     """The generator of the site needs an empty line before a list, and four spaces before what belongs to an entry."""
-    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
-    after_paragraph = re.findall(r"(?m)^(?!\s*-|\s*\d+\.|  |#)\S.*\n((?:-|1\.) .*)", text)
-    blocks = re.findall(r"(?m)^( {1,3}```.*)", page.read_text(encoding="utf-8"))
-    continued = re.findall(r"(?m)^\n( {1,3}\S.*)", text)
-    assert after_paragraph + blocks + continued == []
+    for page in PAGES:
+        text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        after_paragraph = re.findall(r"(?m)^(?!\s*-|\s*\d+\.|  |#)\S.*\n((?:-|1\.) .*)", text)
+        blocks = re.findall(r"(?m)^( {1,3}```.*)", page.read_text(encoding="utf-8"))
+        continued = re.findall(r"(?m)^\n( {1,3}\S.*)", text)
+        assert after_paragraph + blocks + continued == [], page
 
 
 def test_sources_name_existing_pages_and_headings() -> None:
@@ -86,11 +89,10 @@ def test_site_lists_every_page_once() -> None:
     assert sorted(site_pages(configuration["nav"])) == sorted(set(PAGES) - records)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_page_mentions_existing_paths(page: Path) -> None:
-    mentions = (mention for mention in MENTION.findall(page.read_text(encoding="utf-8")))
-    paths = (mention.rstrip("./") for mention in mentions if not UPPER_CASE_PART.search(mention))
-    assert sorted({path for path in paths if not (ROOT / path).exists()}) == []
+def test_pages_mention_existing_paths() -> None:
+    mentions = [(page.name, mention) for page in PAGES for mention in MENTION.findall(page.read_text(encoding="utf-8"))]
+    paths = {(page, mention.rstrip("./")) for page, mention in mentions if not UPPER_CASE_PART.search(mention)}
+    assert sorted((page, path) for page, path in paths if not (ROOT / path).exists()) == []
 
 
 def test_glossary_names_existing_code() -> None:

@@ -7,8 +7,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "security.md"
 MODULE = re.compile(r"(shared|functions|infra|cli|emulators)/[\w/.-]+")
@@ -28,14 +26,14 @@ def functions(path: Path) -> frozenset[str]:
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:60])
-def test_row_names_existing_modules_and_tests(row: list[str]) -> None:
-    _, defence, tests = row
-    modules = [text for text in quoted(defence) if MODULE.fullmatch(text)]
-    assert modules, "no module"
-    assert not [path for path in modules if not (ROOT / path).exists()]
-    assert quoted(tests), "no test"
-    for test in quoted(tests):
-        path, _, function = test.partition("::")
-        assert function.startswith("test_")
-        assert function in functions(ROOT / path), test
+def test_rows_name_existing_modules_and_tests() -> None:
+    assert ROWS
+    for attack, defence, tests in ROWS:
+        modules = [text for text in quoted(defence) if MODULE.fullmatch(text)]
+        assert modules, f"{attack}: no module"
+        assert [path for path in modules if not (ROOT / path).exists()] == [], attack
+        assert quoted(tests), f"{attack}: no test"
+        for test in quoted(tests):
+            path, _, function = test.partition("::")
+            assert function.startswith("test_"), test
+            assert function in functions(ROOT / path), test

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from trainmaster.memory.bus import VALUE_BYTES_MAX
 
-TIMEOUT_S: Final = 60.0
+TIMEOUT_S: Final = 150.0
 TOKEN_CHARS: Final = 1200
 """About the length of the identity tokens that Google issues to a VM."""
 DIRECTIVE: Final = "instance/attributes/trainmaster-directive"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
+
+from tests.support.python_image import bare_python
 
 from . import fake_docker
 from .vm import Vm
@@ -28,7 +29,9 @@ class Docker:
         for name in ("pull-errors", "calls"):
             (self.engine / name).touch()
         self.program = folder / "bin" / "docker"
-        self.program.write_text(f"#!{sys.executable}\n{Path(fake_docker.__file__).read_text()}")
+        start = f"import sys; sys.path.insert(0, {str(Path(fake_docker.__file__).parent)!r})"
+        start += "; import fake_docker; fake_docker.main(sys.argv[1:])"
+        self.program.write_text(f"#!{bare_python()}\n{start}\n")
         self.program.chmod(0o755)
         vm.environ["PATH"] = f"{self.program.parent}{os.pathsep}{vm.environ['PATH']}"
 

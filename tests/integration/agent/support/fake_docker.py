@@ -1,6 +1,6 @@
 """A fake `docker` command for a VM's PATH. It knows the calls that the agent makes; its images are Python sources.
 
-It is copied to BIN/docker and keeps its state in BIN/engine: `images/` (what can be pulled), `pulled/`, `containers/`,
+BIN/docker imports it, and it keeps its state in BIN/engine: `images/` (what can be pulled), `pulled/`, `containers/`,
 `pull-errors` (messages of the next pulls), `calls` (argv and credentials of each call). As with the real engine, a
 container is not a child process of the command that ran it, and it continues when that command is killed.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 from urllib.parse import quote
 
-ENGINE = Path(__file__).resolve().parent / "engine"
+ENGINE = Path(sys.argv[0]).resolve().parent / "engine"
 VALUED = ("--name", "--label", "--network", "--ipc", "--log-driver", "--env", "--env-file", "--mount", "--entrypoint")
 NEVER = "0001-01-01T00:00:00Z"
 # Commands that the engine's init cannot run: its message and its exit status. First docker's init, then podman's.
@@ -167,7 +167,3 @@ def write(name: str, state: dict[str, Any]) -> None:
     new = ENGINE / f"{name}.new"
     new.write_text(json.dumps(state))
     new.replace(ENGINE / "containers" / name)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

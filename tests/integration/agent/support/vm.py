@@ -8,7 +8,6 @@ import marshal
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 import threading
 import zipfile
@@ -18,6 +17,7 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.python_image import bare_python
 from trainmaster.agent.model.vm_config import AgentIdentity, SliceHost, VmConfig, VmRef
 from trainmaster.agent.program.process_table import kill_marked
 from trainmaster.packaging.agent_archive import agent_archive, agent_object
@@ -111,7 +111,7 @@ class Vm:
         self._code = folder / "code"
         self._code.mkdir()
         self.environ = {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{bare_python().parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(self.home),
             "PYTHONPATH": str(self._code),
             "PYTHONDONTWRITEBYTECODE": "1",
