@@ -44,6 +44,8 @@ _LAUNCHED = re.compile(
     r"|Horovod detected that one or more processes exited|mpirun failed with exit code"
 )
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
+# The process that it started was ended by a signal. Launchers themselves end the others with SIGTERM.
+_CHILD_SIGNAL = re.compile(r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
@@ -53,9 +55,9 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
 
     None if the output does not end with a Python error. The frame is empty if Python printed none, as for a module that
     does not exist. Among chained exceptions the last one counts, since it ended the program; the types of the others
-    are its causes. The error of a launcher does not count, but the last one that a worker printed before it, or the
-    last one of the rank that torchrun calls the root cause. `package` is the top-level package of the program: it is
-    installed like a library, but its frames are the program's own.
+    are its causes. The error of a launcher counts if it says that a signal ended a worker; if not, the last one that
+    a worker printed before it counts, or the last one of the rank that torchrun calls the root cause. `package` is the
+    top-level package of the program: it is installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
     end = len(lines)
@@ -69,7 +71,10 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
         if error is None:
             continue
         if _is_launchers(error) and latest is None:
-            root_cause = _ROOT_CAUSE.search("\n".join(lines[start:end]))
+            text = "\n".join(lines[start:end])
+            if killed := _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2]):
+                return {**error, "message": killed.group()}
+            root_cause = _ROOT_CAUSE.search(text)
             root_prefix = f"[rank{root_cause.group(1)}]: " if root_cause else ""
             end = start
             continue
