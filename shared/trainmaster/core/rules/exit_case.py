@@ -120,13 +120,13 @@ class Case:
 
     @property
     def _absent(self) -> str:
-        """What the only member did for which a lost peer speaks, and which reported no failure; empty if unknown."""
+        """What is known of the only member that reported no failure, if all others lost a peer; else empty."""
         ended = {replica_of(end) for end in self.ends}
         others = [member for member in members(self.state) if member.replica_id not in ended]
         if not all(map(speaks_for_lost_peer, self.ends or (self.event,))) or len(others) != 1:
             return ""
         is_recalled = others[0].ordered_at is not None and others[0].ordered_at == self.job.round.ordered_at
-        return f"; {others[0].replica_id.words} {'had exited 0' if is_recalled else 'did not end by itself'}"
+        return f"; {others[0].replica_id.words} {'had exited 0' if is_recalled else 'reported no failure'}"
 
     def then(self, consequence: str) -> str:
         """Return the decision's text: what happened, and what follows."""

@@ -499,7 +499,7 @@ def test_verdict_on_a_stall_says_where_the_members_hung(errors: list[tuple[str, 
 @pytest.mark.parametrize(
     ("worker", "ends", "absent"),
     [
-        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF, WORKER_0), "; worker 1 did not end by itself"),
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF, WORKER_0), "; worker 1 reported no failure"),
         (a_replica(WORKER_1, incarnation=2, ordered_at=at(90)), (CHIEF, WORKER_0), "; worker 1 had exited 0"),
         (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), ""),
         (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, ""),
