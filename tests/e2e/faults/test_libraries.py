@@ -37,8 +37,8 @@ PROGRAMS: Final = Path(__file__).parents[1] / "frameworks"
 PEERS: Final = ROOT / "examples" / "xgboost_digits" / "trainer" / "peers.py"
 TABLE: Final = ROOT / "build" / "frameworks.md"
 RECOVERS_S: Final = 120.0
-STALL_S: Final = 90
-"""Longer than the import of a framework on a busy machine, and shorter than JAX waits for a peer."""
+STALL_S: Final = 180
+"""Importing a framework prints nothing, on a busy machine for a minute or two."""
 START: Final = "Running command: python3 -m"
 STEP: Final = rf"\bstep (\d+)/{STEPS}\b"
 BAR: Final = rf"\| (\d+)/(?:{STEPS}|\?) \["
@@ -310,9 +310,11 @@ def test_library_goes_on_after_each_fault_without_a_line_for_the_platform(
         if fault.startswith("kill"):
             assert after == before | {str(culprit): before.get(str(culprit), 0) + 1}, lab.story(job_id)
         elif fault == "hang":
-            assert after == before, lab.story(job_id)
-            assert "printed nothing for" in training.verdict, training.verdict
-            for replica_id in training.replicas:
+            is_found = "printed nothing for" in training.verdict
+            # JAX and TensorFlow abort after 100 s without a heartbeat, before the limit: the one that aborts pays.
+            assert sum(after.values()) - sum(before.values()) == (0 if is_found else 1), lab.story(job_id)
+            assert is_found or name in ("jax", "mwms"), training.verdict
+            for replica_id in training.replicas if is_found else ():
                 assert "Fatal Python error: Aborted" in lab.console(job_id, replica_id)
         else:
             assert after == before, lab.story(job_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import signal
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.control.agent_states import EDGES, AgentState
@@ -156,9 +157,9 @@ class Agent:
         elif is_shutting_down or has_saved:
             self._exit_reporter.report_vm_stopping(program_exit)
         elif self._saving.was_asked(key):
-            self._exit_reporter.report_saved(program_exit)
+            self._exit_reporter.report_end(replace(program_exit, cause="saved"), "after all members were asked to save")
         elif self._stall_watch.has_stalled(key):
-            self._exit_reporter.report_stalled(self._stall_watch.explain(program_exit))
+            self._exit_reporter.report_end(self._stall_watch.explain(program_exit), "because it had stalled")
         else:
             self._exit_reporter.report(program_exit, self._launcher.command)
         self._reconcile()

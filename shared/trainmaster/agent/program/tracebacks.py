@@ -46,6 +46,8 @@ _LAUNCHED = re.compile(
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
 # The process that it started was ended by a signal. Launchers themselves end the others with SIGTERM.
 _CHILD_SIGNAL = re.compile(r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*")
+# What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught exception.
+_ABORT = re.compile(r"F\d{4} .*?\] (.+)|  what\(\):\s+(.+)")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
@@ -73,7 +75,8 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
         if _is_launchers(error) and latest is None:
             text = "\n".join(lines[start:end])
             if killed := _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2]):
-                return {**error, "message": killed.group()}
+                aborted = _find_bare_error(lines[:start]) if "SIGABRT" in killed.group() else None
+                return aborted or {**error, "message": killed.group()}
             root_cause = _ROOT_CAUSE.search(text)
             root_prefix = f"[rank{root_cause.group(1)}]: " if root_cause else ""
             end = start
@@ -158,7 +161,7 @@ def is_own(path: str, package: str) -> bool:
 
 
 def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
-    """Find an error that Python prints without a traceback: a syntax error in the main file, or a missing module."""
+    """Find an error without a traceback: a syntax error in the main file, a missing module, or why a runtime aborts."""
     first = max(0, len(lines) - 5)
     for number in range(len(lines) - 1, first - 1, -1):
         error = _SYNTAX.match(lines[number])
@@ -169,7 +172,8 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
         missing = _NO_MODULE.match(lines[number])
         if missing and ("No module named" in lines[number] or missing.group(1)):
             return {"type": missing.group(1) or "ModuleNotFoundError", "message": missing.group(2), "frame": ""}
-    return None
+    aborts = [abort[1] or abort[2] for abort in map(_ABORT.match, lines[-TRAILING_LINES_MAX:]) if abort]
+    return {"type": "Aborted", "message": aborts[-1][:MESSAGE_CHARS], "frame": ""} if aborts else None
 
 
 def format_frame(file: re.Match[str]) -> str:

@@ -41,7 +41,7 @@ PEER_LOSS_WORDS: Final = (
     *("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe"),
     *("the other end is likely closed", "hung up on the other end", "poll error condition"),
     *("for recv operation", "for send operation", "monitoredbarrier", "collective operation timeout"),
-    *("waiting for clients", "wait timeout after"),
+    *("waiting for clients", "wait timeout after", "jax distributed service detected fatal errors"),
 )
 """Words in the message of an error that reports a peer that is lost, or does not come, whatever its type: gloo raises a
 RuntimeError with them, XGBoost an XGBoostError."""
@@ -90,8 +90,8 @@ def speaks_for_lost_peer(end: End) -> bool:
 
 
 def _names_abort(event: ReplicaExited) -> bool:
-    """Whether a launcher reports that the program which it started was ended by SIGABRT."""
-    return event.error is not None and "SIGABRT" in event.error.message
+    """Whether the error is that of a runtime that aborted itself, or of a launcher whose process was aborted."""
+    return event.error is not None and (event.error.type == "Aborted" or "SIGABRT" in event.error.message)
 
 
 def is_own_failure(event: ReplicaExited) -> bool:

@@ -35,8 +35,9 @@ class Case:
 
     @property
     def is_only_failure(self) -> bool:
-        """In a verdict: whether no other member failed."""
-        return all(replica_of(other) == self.replica.replica_id for other in self.ends)
+        """In a verdict: whether no other member failed, and this one does not report the loss of one."""
+        is_alone = all(replica_of(other) == self.replica.replica_id for other in self.ends)
+        return not self.is_verdict or (is_alone and not reports_lost_peer(self.event))
 
     @property
     def job(self) -> Job:

@@ -86,6 +86,42 @@ def test_signal_that_ended_a_worker_counts_before_the_errors_of_its_peers(
     assert error["message"] == (message if signal == "SIGKILL" else "bad batch")
 
 
+JAX_ABORT = """\
+F1126 19:09:37.536597   30172 x.h:80] Terminating process because the JAX distributed service detected fatal errors.
+1
+*** Check failure stack trace: ***
+    @     0x7ff7f7640634  absl::lts_20260107::log_internal::LogMessage::SendToLog()
+Fatal Python error: Aborted
+
+Thread 0x00007ff7ff29db80 (most recent call first):
+  File "/app/trainer/task.py", line 30 in <module>
+"""
+NCCL_ABORT = """\
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)
+Fatal Python error: Aborted
+"""
+LAUNCHED_ABORT = CHILD_FAILED + ROOT_CAUSE + "  traceback : Signal 6 (SIGABRT) received by PID 7\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (JAX_ABORT, "Terminating process because the JAX distributed service detected fatal errors."),
+        (NCCL_ABORT + LAUNCHED_ABORT, NCCL_ABORT.splitlines()[1].partition("  what():  ")[2]),
+    ],
+    ids=["JAX", "NCCL below torchrun"],
+)
+def test_words_with_which_a_runtime_aborts_itself_are_the_error(output: str, message: str) -> None:
+    assert parse_traceback("step 1\n" + output) == {"type": "Aborted", "message": message, "frame": ""}
+
+
+def test_abort_of_a_launched_process_without_words_is_named() -> None:
+    error = parse_traceback("step 1\n" + LAUNCHED_ABORT)
+    assert error is not None
+    assert error["message"] == "Signal 6 (SIGABRT) received by PID 7"
+
+
 @pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
 def test_error_before_that_of_the_launcher_counts(launcher: str) -> None:
     error = parse_traceback("step 1\n" + WORKER + LAUNCHER_ERRORS[launcher])

@@ -42,6 +42,7 @@ LATE_PEERS: Final = (
     ("jax.errors.JaxRuntimeError", "DEADLINE_EXCEEDED: Barrier timed out. Id: x::0. This usually happens because"),
     ("jaxlib.XlaRuntimeError", "UNAVAILABLE: The following tasks are unhealthy"),
 )
+JAX_ABORT: Final = ProgramError("Aborted", "… because the JAX distributed service detected fatal errors.", "")
 LAUNCHED_KILL: Final = ProgramError("ChildFailedError", "Signal 9 (SIGKILL) received by PID 7", "")
 LAUNCHED_ABORT: Final = ProgramError("ChildFailedError", "Signal 6 (SIGABRT) received by PID 7", "")
 MEMBERS: Final = (CHIEF, WORKER_0, WORKER_1)
@@ -230,6 +231,7 @@ def test_member_is_ready_for_the_round_that_its_vm_reports() -> None:
         (exited(WORKER_0, 1, error=PEER_LOSS), Rank.PEER),
         *((exited(WORKER_0, 1, error=ProgramError(*error, OWN)), Rank.PEER) for error in LATE_PEERS),
         (exited(WORKER_0, 1, error=ProgramError("ValueError", "the queue was aborted: empty", OWN)), Rank.OWN),
+        (exited(WORKER_0, signal=6, error=JAX_ABORT), Rank.PEER),
         (exited(WORKER_0, 1, error=LAUNCHED_KILL), Rank.OWN),
         (exited(WORKER_0, 1, error=LAUNCHED_ABORT), Rank.OTHER),
         (exited(WORKER_0, 1), Rank.OTHER),
@@ -374,6 +376,10 @@ def test_abort_is_a_crash_only_if_no_other_member_failed() -> None:
     abort = exited(WORKER_0, signal=6)
     assert summarize(judge_held(held(), abort, abort)) == "9 rerun_job crash_signal"
     assert summarize(judge_held(held(), abort, exited(CHIEF, 1, error=PEER_LOSS))) == "10 begin_round non_zero_exit"
+    assert summarize(judge_held(held(), replace(abort, error=JAX_ABORT))) == "10 begin_round non_zero_exit"
+    crash = replace(abort, error=replace(JAX_ABORT, message="Check failed: n > 0"))
+    assert summarize(judge_held(held(), crash)) == "9 rerun_job crash_signal"
+    assert rank_of(crash) is Rank.OTHER
 
 
 def test_spent_restarts_rerun_the_job_on_another_vm_of_the_culprit_only() -> None:
