@@ -227,7 +227,7 @@ class Training:
         fault()
         for replica_id, before in starts.items():
             self.lab.until(partial(self._has_started, replica_id, before), RECOVERS_S + 2 * STALL_S)
-        self.lab.until(lambda: self.steps, RECOVERS_S)
+        self.lab.until(lambda: self.steps, 2 * RECOVERS_S)  # another VM installs the packages
         took_s = time.monotonic() - began
         unit = 1 if self.library.per_epoch else SAVE_EVERY
         last, first = self.last_step(starts[CHIEF]), self.steps[0]
@@ -276,7 +276,8 @@ class Training:
     def shown(self, name: str, *options: str) -> dict[str, object]:
         """What `jobs describe` shows of the program under this name."""
         program = str(ROOT / ".venv" / "bin" / "trainmaster")
-        shown = self.lab.stack.run(program, "jobs", "describe", self.job_id, "--format", "json", *options)
+        words = ("jobs", "describe", self.job_id, "--format", "json", *options)
+        shown = self.lab.stack.run(program, *words, timeout_s=CURVE_S)
         found: dict[str, object] = json.loads(shown.stdout)["trainmaster"].get(name) or {}
         return found
 
