@@ -64,8 +64,6 @@ class Library:
     """How the job writes the path of the mount."""
     per_epoch: bool = False
     """Whether `step` finds epochs of `SAVE_EVERY` steps."""
-    process: str = "trainer."
-    """What the command lines of the processes that train contain."""
 
 
 ALONE: Final = ("kill chief", "preemption")
@@ -99,13 +97,7 @@ LIBRARIES: Final = {
         per_epoch=True,
     ),
     "ray": Library(
-        TORCH,
-        ("trainer.ray_train",),
-        ("ray[train]==2.*",),
-        workers=0,
-        env=(("RAY_DEDUP_LOGS", "0"),),
-        faults=("hang", "lost VM"),
-        process="ray::RayTrainWorker",
+        TORCH, ("trainer.ray_train",), ("ray[train]==2.*",), workers=0, env=(("RAY_DEDUP_LOGS", "0"),), faults=ALONE
     ),
     "wandb": Library(
         "scikit-learn-1.9",
