@@ -71,7 +71,6 @@ TORCHRUN: Final = "torch.distributed.run"
 TORCH: Final = "pytorch-2.13"
 LIBRARIES: Final = {
     "torchrun": Library(TORCH, (TORCHRUN, "-m", "trainer.ddp")),
-    "hang": Library(TORCH, (TORCHRUN, "-m", "trainer.ddp"), extension=(("stallTimeout", "60s"),), faults=("hang",)),
     "lightning": Library(TORCH, ("trainer.lightning_fit",), ("lightning==2.6.*",), BAR),
     "accelerate": Library(TORCH, (TORCHRUN, "-m", "trainer.accelerated"), ("accelerate==1.*",)),
     "jax": Library("scikit-learn-1.9", ("trainer.jax_steps",), ("jax==0.10.*",)),
@@ -84,7 +83,9 @@ LIBRARIES: Final = {
         BAR,
         faults=ALONE,
     ),
-    "deepspeed": Library(TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=ALONE),
+    "deepspeed": Library(
+        TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=("kill worker", "lost VM")
+    ),
     "keras": Library(
         "scikit-learn-1.9",
         ("trainer.keras_jax",),
@@ -111,8 +112,9 @@ LIBRARIES: Final = {
         ("trainer.mlflow_sqlite",),
         ("mlflow==3.*",),
         workers=0,
+        env=(("MLFLOW_TRACKING_URI", "sqlite:///{server}/mlflow.db"),),
         extension=(("trackingRun", "one"),),
-        faults=("kill chief",),  # its database is on the disk of the VM
+        faults=ALONE,
     ),
     "goodput": Library(
         "scikit-learn-1.9",
@@ -154,15 +156,16 @@ class Training:
             jobDir=f"gs://{lab.bucket}/libraries/{name}",
             runtimeVersion=library.runtime,
         )
-        env = {variable: value.format(bucket=lab.bucket) for variable, value in library.env}
+        env = {variable: value.format(bucket=lab.bucket, server=lab.packages) for variable, value in library.env}
         stall = {"stallTimeout": f"{STALL_S}s"} if "hang" in self.selected else {}
         extension = {**stall, "env": env, **dict(library.extension)}
         self.job_id = lab.upload({**spec, "trainmaster": extension}, name)
 
     @property
     def charges(self) -> dict[str, int]:
-        replicas = self.lab.state(self.job_id).replicas
-        return {str(replica.replica_id): replica.restarts_used for replica in replicas if replica.restarts_used}
+        state = self.lab.state(self.job_id)
+        restarts = {str(replica.replica_id): replica.restarts_used for replica in state.replicas}
+        return {name: used for name, used in {**restarts, "job": state.job.budgets.reruns_used}.items() if used}
 
     @property
     def steps(self) -> list[int]:
@@ -190,7 +193,7 @@ class Training:
         return self.lab.vm(self.job_id, replica_id).instance_id, self.lab.console(self.job_id, replica_id).count(START)
 
     def train(self, within_s: float = RECOVERS_S) -> None:
-        """Wait for two steps since the latest start, and until no checkpoint is being written."""
+        """Wait for steps behind the first checkpoint, and until none is being written."""
 
         def has_trained() -> bool:
             state = self.lab.state(self.job_id).job.state
@@ -198,7 +201,7 @@ class Training:
             shown = self.steps
             if self.library.per_epoch or self.library.step.startswith("saved"):
                 return len(set(shown)) > 1
-            return len(set(shown)) > 2 and 4 <= shown[-1] % SAVE_EVERY <= 12
+            return len(set(shown)) > 2 and shown[-1] > SAVE_EVERY and 4 <= shown[-1] % SAVE_EVERY <= 12
 
         self.lab.until(has_trained, within_s)
         outputs = [self.lab.console(self.job_id, replica_id).rpartition(START)[2] for replica_id in self.replicas]
@@ -216,11 +219,11 @@ class Training:
         fault()
         for replica_id, before in starts.items():
             self.lab.until(partial(self._has_started, replica_id, before), RECOVERS_S + 2 * STALL_S)
-        self.lab.until(lambda: self.steps, RECOVERS_S)
+        self.lab.until(lambda: self.steps, 2 * RECOVERS_S)  # another VM installs the packages
         took_s = time.monotonic() - began
         unit = 1 if self.library.per_epoch else SAVE_EVERY
         last, first = self.last_step(starts[CHIEF]), self.steps[0]
-        assert last - 2 * unit < first <= last + unit, (last, self.steps[:3], self.lab.story(self.job_id))
+        assert max(1, last - 2 * unit) < first <= last + unit, (last, self.steps[:3], self.lab.story(self.job_id))
         self.train()
         return took_s, last, first
 
@@ -265,7 +268,8 @@ class Training:
     def shown(self, name: str, *options: str) -> dict[str, object]:
         """What `jobs describe` shows of the program under this name."""
         program = str(ROOT / ".venv" / "bin" / "trainmaster")
-        shown = self.lab.stack.run(program, "jobs", "describe", self.job_id, "--format", "json", *options)
+        words = ("jobs", "describe", self.job_id, "--format", "json", *options)
+        shown = self.lab.stack.run(program, *words, timeout_s=CURVE_S)
         found: dict[str, object] = json.loads(shown.stdout)["trainmaster"].get(name) or {}
         return found
 
@@ -299,12 +303,15 @@ def test_library_goes_on_after_each_fault_without_a_line_for_the_platform(
         if fault.startswith("kill"):
             assert after == before | {str(culprit): before.get(str(culprit), 0) + 1}, lab.story(job_id)
         elif fault == "hang":
-            # If the framework notices the hang first, the member that reports it pays: no end shows who hung.
-            assert sum(after.values()) <= sum(before.values()) + 1, lab.story(job_id)
+            is_found = "printed nothing for" in training.verdict
+            # JAX and TensorFlow abort after 100 s without a heartbeat, before the limit: the one that aborts pays.
+            assert sum(after.values()) - sum(before.values()) == (0 if is_found else 1), lab.story(job_id)
+            assert is_found or name in ("jax", "mwms"), training.verdict
+            for replica_id in training.replicas if is_found else ():
+                assert "Fatal Python error: Aborted" in lab.console(job_id, replica_id)
         else:
             assert after == before, lab.story(job_id)
-        if fault != "hang":
-            assert culprit.words in training.verdict, training.verdict
+        assert culprit.words in training.verdict, training.verdict
         assert training.runs == runs, lab.story(job_id)
         cells.append(f"{fault} {took_s:.0f} s")
         charged = sum(after.values()) - sum(before.values())

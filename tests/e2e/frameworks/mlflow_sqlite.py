@@ -7,7 +7,6 @@ import mlflow
 from trainer.slow_input import SAVE_EVERY, STEPS, wait
 
 saved = Path(sys.argv[1], "step")
-mlflow.set_tracking_uri("sqlite:///mlflow.db")
 mlflow.set_experiment("ecosystem")
 with mlflow.start_run() as run:
     print(f"run {run.info.run_id}", flush=True)

@@ -7,7 +7,7 @@ import pytest
 from trainmaster.agent.model.vm_config import IncarnationKey, supersedes
 
 from .support.cloud import Cloud
-from .support.vm import Vm
+from .support.vm import Vm, is_alive
 
 BLOCKS = """
     import signal, sys, time
@@ -102,6 +102,25 @@ def test_program_that_ignores_sigterm_is_killed_after_its_grace(cloud: Cloud, vm
     cloud.direct(1, 2)
     restarted = vm.wait_for_number("START ", 2)
     assert 0.4 < restarted - vm.wait_for_number("TERM ") < 5
+
+
+def test_rank_without_a_mark_in_a_session_of_its_own_ends_with_its_launcher(cloud: Cloud, vm: Vm) -> None:
+    """torchrun starts its ranks in new sessions and waits 30 s for them; setproctitle overwrites their environment."""
+    rank = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print('RANK', os.getpid()); time.sleep(600)"
+    vm.configure(grace_s=0.5)
+    vm.program(
+        f"""
+        import signal, subprocess, sys
+        signal.signal(15, signal.SIG_IGN)
+        subprocess.run([sys.executable, "-u", "-c", {rank!r}], env={{}}, start_new_session=True)
+        """
+    )
+    cloud.direct(1, 1)
+    vm.boot()
+    pid = int(vm.wait_for_number("RANK "))
+    cloud.direct(1, 2, "hold")
+    cloud.wait_for_message("vm-ready", (1, 2))
+    assert not is_alive(pid)
 
 
 def test_outdated_repeated_and_malformed_directives_change_nothing(cloud: Cloud, vm: Vm) -> None:

@@ -9,23 +9,34 @@ import pytest
 from trainmaster.agent.program.output import LINE_MAX, Tail, whole_lines
 from trainmaster.agent.program.process_table import out_of_memory, read_oom_kill_counts
 
+KILLED_CHILDREN = {
+    "torchrun": "Signal 9 (SIGKILL) received by PID 7",
+    "data loader": "DataLoader worker (pid 7) is killed by signal: Killed. ",
+    "data loader, found later": "DataLoader worker (pid(s) 7, 8) exited unexpectedly",
+    "process pool": "A process in the process pool was terminated abruptly while the future was running or pending.",
+    "joblib": "A worker process managed by the executor was unexpectedly terminated. The exit codes of the workers are"
+    " {SIGKILL(-9)}",
+}
+
 
 @pytest.mark.parametrize(
-    ("returncode", "before", "after", "expected"),
+    ("returncode", "message", "before", "after", "expected"),
     [
-        pytest.param(-9, {"a": 1}, {"a": 2}, True, id="killed while a counter grew"),
-        pytest.param(137, {"a": 1}, {"a": 2}, True, id="launcher whose child was killed"),
-        pytest.param(-9, {"a": 1}, {"a": 1}, False, id="killed by another process"),
-        pytest.param(137, {}, {}, False, id="no counters"),
-        pytest.param(-9, {}, {"a": 5}, False, id="counter that did not exist before"),
-        pytest.param(1, {"a": 1}, {"a": 2}, False, id="another process was killed"),
-        pytest.param(-15, {"a": 1}, {"a": 2}, False, id="signal other than SIGKILL"),
+        pytest.param(-9, "", {"a": 1}, {"a": 2}, True, id="killed while a counter grew"),
+        pytest.param(137, "", {"a": 1}, {"a": 2}, True, id="shell whose child was killed"),
+        pytest.param(-9, "", {"a": 1}, {"a": 1}, False, id="killed by another process"),
+        pytest.param(137, "", {}, {}, False, id="no counters"),
+        pytest.param(-9, "", {}, {"a": 5}, False, id="counter that did not exist before"),
+        pytest.param(1, "bad batch", {"a": 1}, {"a": 2}, False, id="another process was killed"),
+        pytest.param(-15, "", {"a": 1}, {"a": 2}, False, id="signal other than SIGKILL"),
+        pytest.param(1, "Signal 9 (SIGKILL) received by PID 7", {"a": 1}, {"a": 1}, False, id="not by the kernel"),
+        *(pytest.param(1, message, {"a": 1}, {"a": 2}, True, id=name) for name, message in KILLED_CHILDREN.items()),
     ],
 )
 def test_out_of_memory_needs_a_kill_that_the_kernel_counted(
-    returncode: int, before: dict[str, int], after: dict[str, int], expected: bool
+    returncode: int, message: str, before: dict[str, int], after: dict[str, int], expected: bool
 ) -> None:
-    assert out_of_memory(returncode, before, after) is expected
+    assert out_of_memory(returncode, message, before, after) is expected
 
 
 def test_oom_kill_counters_are_readable() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import signal
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.control.agent_states import EDGES, AgentState
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainmaster.agent.channel.peer_channel import PeerChannel
-    from trainmaster.agent.control.launcher import Launcher, RunningProgram
+    from trainmaster.agent.control.launcher import Launcher
     from trainmaster.agent.control.run_state import RunState
     from trainmaster.agent.control.stall_watch import Surroundings
     from trainmaster.agent.model.inbox import Inbox
     from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.program.program import Program
     from trainmaster.agent.reporting.events import EventReporter
     from trainmaster.agent.reporting.serial_console import Console
     from trainmaster.agent.setup.setup import Setup, SetupResult
@@ -76,7 +78,7 @@ class Agent:
         self._stall_watch = StallWatch(identity, inbox, console, launcher, channel, surroundings)
         self._start_delay = StartDelay(config)
         self._state = AgentState.IDLE
-        self._program: RunningProgram | None = None
+        self._program: Program | None = None
         """The program of the incarnation that was started last, while it runs."""
         self._prepared: IncarnationKey | None = None
         """The incarnation that the VM was set up for, in WAITING."""
@@ -155,9 +157,9 @@ class Agent:
         elif is_shutting_down or has_saved:
             self._exit_reporter.report_vm_stopping(program_exit)
         elif self._saving.was_asked(key):
-            self._exit_reporter.report_saved(program_exit)
+            self._exit_reporter.report_end(replace(program_exit, cause="saved"), "after all members were asked to save")
         elif self._stall_watch.has_stalled(key):
-            self._exit_reporter.report_stalled(self._stall_watch.explain(program_exit))
+            self._exit_reporter.report_end(self._stall_watch.explain(program_exit), "because it had stalled")
         else:
             self._exit_reporter.report(program_exit, self._launcher.command)
         self._reconcile()
@@ -248,7 +250,7 @@ class Agent:
 
     # Other threads.
 
-    def _await_end(self, key: IncarnationKey, program: RunningProgram) -> None:
+    def _await_end(self, key: IncarnationKey, program: Program) -> None:
         """Wait for the program, in its own thread.
 
         A shutdown may signal the program and this agent at once. If SIGTERM explains the exit, leave time for the

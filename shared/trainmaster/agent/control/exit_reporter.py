@@ -45,15 +45,10 @@ class ExitReporter:
             self._console.log(f"Module ended with {program_exit.how}{memory}.")
         self.record_and_report(program_exit)
 
-    def report_stalled(self, program_exit: ProgramExit) -> None:
-        """Report a program that was ended because it had stalled."""
-        self._console.log(f"Module ended with {program_exit.how}, because it had stalled.")
+    def report_end(self, program_exit: ProgramExit, why: str) -> None:
+        """Report a program that this agent ended or asked to save. `why`: for the log."""
+        self._console.log(f"Module ended with {program_exit.how}, {why}.")
         self.record_and_report(program_exit)
-
-    def report_saved(self, program_exit: ProgramExit) -> None:
-        """Report a program that ended after all members were asked to save, because the VM of a peer goes."""
-        self._console.log(f"Module ended with {program_exit.how}, after all members were asked to save.")
-        self.record_and_report(replace(program_exit, cause="saved"))
 
     def report_vm_stopping(self, program_exit: ProgramExit) -> None:
         """Report a program that ended because its VM stops: in DELAY_S, or at the next `report_delayed`."""

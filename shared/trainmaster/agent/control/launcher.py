@@ -35,7 +35,6 @@ from trainmaster.agent.progress.status_server import FOLDER_IN_CONTAINER as PROG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Union
 
     from trainmaster.agent.metric.trial_metric import TrialMetric
     from trainmaster.agent.model.results import ProgramExit
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from trainmaster.agent.progress.collector import ProgressCollector
     from trainmaster.agent.setup.gcs_mount import GcsMount
     from trainmaster.agent.workspace import Workspace
-
-    RunningProgram = Union[Program, ContainerProgram]
 
 
 STACK_GRACE_S = 2.0
@@ -90,7 +87,7 @@ class Launcher:
         self._save_request = SaveRequest(workspace.work, identity.instance.instance_id, config.checkpoint_signal)
         self.command: Sequence[str] = ()
         """The command line of the module that was started last, for messages; empty for a container."""
-        self._program: RunningProgram | None = None
+        self._program: Program | None = None
         self._killed_at: float | None = None
         """When SIGKILL was sent to processes that programs had left behind, while such processes run."""
 
@@ -118,7 +115,7 @@ class Launcher:
             kill_marked(self._workspace.work)
         self._killed_at = None
 
-    def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> RunningProgram:
+    def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> Program:
         """Start the program. `slices`: as in the directive. Raises OSError or ValueError if it cannot be started."""
         config = resolve_references(self._identity.config, platform_variables(self._identity, slices, gpu_count()))
         env = environment_of(replace(self._identity, config=config), secrets, slices, gpu_count())
@@ -138,7 +135,7 @@ class Launcher:
             self._progress.begin(key, self._program.last_lines)
         return self._program
 
-    def wait(self, key: IncarnationKey, program: RunningProgram) -> ProgramExit:
+    def wait(self, key: IncarnationKey, program: Program) -> ProgramExit:
         """Wait for the end of this incarnation and of its uploads, and read the metric that it reported."""
         self._gcs.on_death(lambda: program.end(self._identity.config.grace_s))
         program_exit = program.wait()
@@ -154,7 +151,7 @@ class Launcher:
         """Return what each process of the program has used. May be called from any thread."""
         return process_uses(self._save_request.processes(self._root)) if self.is_running else {}
 
-    def end_stalled(self, key: IncarnationKey, program: RunningProgram, grace_s: float, in_s: float) -> None:
+    def end_stalled(self, key: IncarnationKey, program: Program, grace_s: float, in_s: float) -> None:
         """End a program that hangs, in `in_s` seconds. It takes seconds, so call it on a thread.
 
         Its Python processes print their stacks first, and then get no time to save: they would not use it.

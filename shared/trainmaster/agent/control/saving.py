@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from trainmaster.agent.channel.datagrams import Datagram
     from trainmaster.agent.channel.peer_channel import PeerChannel
-    from trainmaster.agent.control.launcher import Launcher, RunningProgram
+    from trainmaster.agent.control.launcher import Launcher
     from trainmaster.agent.control.run_state import RunState
     from trainmaster.agent.model.inbox import Inbox
     from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, VmConfig
+    from trainmaster.agent.program.program import Program
     from trainmaster.agent.reporting.serial_console import Console
 
 KIND = "save"
@@ -77,7 +78,7 @@ class Saving:
         if self._channel is not None:
             self._channel.on(KIND, self._on_peer)
 
-    def request(self, program: RunningProgram | None, gives_up_s: float) -> bool:
+    def request(self, program: Program | None, gives_up_s: float) -> bool:
         """Ask the program to save, and those of the peers, because this VM goes; return whether a program runs.
 
         `gives_up_s`: seconds until the VM is given up.

@@ -28,15 +28,18 @@ if TYPE_CHECKING:
 
     from trainmaster.agent.channel.datagrams import Datagram
     from trainmaster.agent.channel.peer_channel import PeerChannel
-    from trainmaster.agent.control.launcher import Launcher, RunningProgram
+    from trainmaster.agent.control.launcher import Launcher
     from trainmaster.agent.model.inbox import Inbox
     from trainmaster.agent.model.results import ProgramExit
     from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.program.program import Program
     from trainmaster.agent.reporting.serial_console import Console
 
 STILL, STALLED = "still", "stalled"
 ASK_S = 2.0
 ASK_AGAIN_S = 60.0
+ALSO_SILENT = 0.9
+"""Share of the timeout. Members in lockstep print their last lines at about the same time, whichever of them hangs."""
 MOMENT_S = 1.0
 """From the decision to the first end: until then all members have stopped their programs, and none notices the end of
 another, which would change its stacks."""
@@ -74,7 +77,7 @@ class StallWatch:
         self._machine = machine or Surroundings()
         self._clock = clock
         self._watched: IncarnationKey | None = None
-        self._program: RunningProgram | None = None
+        self._program: Program | None = None
         self._stillness: Stillness | None = None
         self._asked_at = -ASK_AGAIN_S
         self._stalled: IncarnationKey | None = None
@@ -84,7 +87,7 @@ class StallWatch:
             channel.on(STILL, lambda _: self._is_still)
             channel.on(STALLED, self._on_stalled)
 
-    def start(self, key: IncarnationKey, program: RunningProgram) -> None:
+    def start(self, key: IncarnationKey, program: Program) -> None:
         """Watch the program of this incarnation from now on."""
         self._watched, self._program, self._stillness = key, program, None
         if self._timeout_s is not None:
@@ -112,7 +115,7 @@ class StallWatch:
     def _is_still(self) -> bool:
         return self._watched is not None and self._stillness is not None and self._stillness.is_still
 
-    def _check(self, key: IncarnationKey, program: RunningProgram) -> None:
+    def _check(self, key: IncarnationKey, program: Program) -> None:
         """End the program if it has been silent for long enough; otherwise check again at the earliest useful time."""
         if key != self._watched or self._timeout_s is None:
             return
@@ -122,7 +125,7 @@ class StallWatch:
             return
         self._end_all(key, "Silent", f"printed nothing for {self._timeout_s:.0f} s (stallTimeout)")
 
-    def _sample(self, key: IncarnationKey, program: RunningProgram, stillness: Stillness) -> None:
+    def _sample(self, key: IncarnationKey, program: Program, stillness: Stillness) -> None:
         """Observe the program until it ends, in a thread of its own."""
         while key == self._watched:
             uses, traffic = self._launcher.process_uses(), self._machine.traffic()
@@ -150,8 +153,12 @@ class StallWatch:
         key, in_s = datagram.key, min(max(datagram.seconds.get("in", 0.0), 0.0), MOMENT_S)
         if key == self._watched and self._stillness is not None and self._is_still:
             self._end(key, "Still", f"still for {self._stillness.still_s / 60:.0f} minutes", in_s=in_s)
-        elif key == self._watched and self._timeout_s is not None:
-            self._end(key, "PeerSilent", "another member printed nothing (stallTimeout)", in_s=in_s)
+        elif key == self._watched and self._timeout_s is not None and self._program is not None:
+            silent_s = self._clock() - self._program.printed_at
+            reason = ("PeerSilent", "another member printed nothing (stallTimeout)")
+            if silent_s >= ALSO_SILENT * self._timeout_s:
+                reason = ("Silent", f"printed nothing for {silent_s:.0f} s (stallTimeout)")
+            self._end(key, *reason, in_s=in_s)
 
     def _end_all(self, key: IncarnationKey, *reason: str) -> None:
         if self._channel is not None:

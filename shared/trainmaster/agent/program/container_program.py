@@ -16,7 +16,6 @@ from trainmaster.agent.program.container_engine import last_lines
 from trainmaster.agent.program.program import Program
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
@@ -42,8 +41,8 @@ _ENGINE_VARIABLES = re.compile(
 _EMULATOR_VARIABLES = re.compile(r"GCE_METADATA_\w+|\w+_EMULATOR_HOST")
 
 
-class ContainerProgram:
-    """A container with the interface of `Program`."""
+class ContainerProgram(Program):
+    """A container: its process is the engine's command line."""
 
     def __init__(
         self,
@@ -75,45 +74,14 @@ class ContainerProgram:
         folders = [word for mount in mounts for word in ("--mount", mount)]
         options = [*entrypoint, *names, "--env-file", str(self._env_file), *folders]
         command = engine.run_command(name, options, container.image, [*container.command[1:], *arguments])
-        self._cli = Program(command, workspace, env={**workspace.environ, **variables}, cwd=workspace.work)
-
-    @property
-    def printed_at(self) -> float:
-        return self._cli.printed_at
-
-    def stacks(self) -> str:
-        return self._cli.stacks()
-
-    def last_lines(self) -> str:
-        return self._cli.last_lines()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._cli.is_alive
-
-    @property
-    def is_ending(self) -> bool:
-        return self._cli.is_ending
-
-    @property
-    def killed_at(self) -> float | None:
-        return self._cli.killed_at
-
-    def notify(self, number: signal.Signals) -> None:
-        self._cli.notify(number)
-
-    def end(self, grace_s: float) -> None:
-        self._cli.end(grace_s)
-
-    def kill(self) -> None:
-        self._cli.kill()
+        super().__init__(command, workspace, env={**workspace.environ, **variables}, cwd=workspace.work)
 
     def wait(self) -> ProgramExit:
         """Wait for the end of the container, and remove it."""
-        cli_exit = self._cli.wait()
+        cli_exit = super().wait()
         state = self._engine.inspect(self._name)
         while not self._engine.remove(self._name) and self._engine.is_running(self._name):
-            self._cli.killed_at = self._cli.killed_at or time.monotonic()
+            self.killed_at = self.killed_at or time.monotonic()
             time.sleep(1.0)
         self._env_file.unlink()
         if state is None or not state.was_started:

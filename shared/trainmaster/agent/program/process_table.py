@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+# Errors of launchers and loky; of PyTorch's data loader, once with the signal; of concurrent.futures
+_CHILD_KILLED = re.compile("SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly")
 MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
 
 
@@ -41,13 +44,14 @@ def read_oom_kill_counts() -> dict[str, int]:
     return counters
 
 
-def out_of_memory(returncode: int, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-    """Return whether a program was killed for lack of memory.
+def out_of_memory(returncode: int, message: str, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    """Return whether a program, or a process that it had started, was killed for lack of memory.
 
     SIGKILL alone proves nothing, since the agent sends it too: a kernel counter must also have grown between `before`
-    and `after`. 137 is the exit status of a shell or a launcher whose child was killed.
+    and `after`. 137 is the exit status of a shell whose child was killed. `message`: of the program's error, which may
+    say that a child was killed.
     """
-    was_killed = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    was_killed = returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) or bool(_CHILD_KILLED.search(message))
     return was_killed and any(count > before.get(source, count) for source, count in after.items())
 
 

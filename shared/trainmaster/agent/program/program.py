@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from trainmaster.agent.model.results import TAIL_CHARS, ProgramExit
 from trainmaster.agent.program.output import Tail, whole_lines
-from trainmaster.agent.program.process_table import MARK, kill_marked, out_of_memory, read_oom_kill_counts
+from trainmaster.agent.program.process_table import (
+    MARK,
+    descendants,
+    kill_marked,
+    out_of_memory,
+    read_oom_kill_counts,
+    read_stats,
+)
 from trainmaster.agent.program.stacks import find_stacks
 from trainmaster.agent.program.tracebacks import parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
@@ -111,10 +118,16 @@ class Program:
             self._killer.start()
 
     def kill(self) -> None:
+        """Kill the program with all that descends from it: torchrun's ranks have sessions of their own, and no mark if
+        they have overwritten their environment, as setproctitle does."""
         with self._lock:
             if not self._reaped:
                 self.killed_at = time.monotonic()
+                family = descendants({self.pid}, read_stats())
                 self._signal_group(signal.SIGKILL)
+                for pid in family[1:]:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
 
     def wait(self) -> ProgramExit:
         """Wait for the end of the program, and end everything that it started."""
@@ -128,15 +141,16 @@ class Program:
                 self._killer.cancel()
         kill_marked(self._work)
         ran_s = round(time.monotonic() - self._started, 3)
-        oom = out_of_memory(returncode, self._oom_before, read_oom_kill_counts())
+        oom_after = read_oom_kill_counts()
         for pump, _ in self._streams:
             pump.join(PUMP_JOIN_S)
         errors = [parse_traceback(tail.text(), self._package) for _, tail in self._streams] if returncode else []
+        error = next((error for error in errors if error), None)
         return ProgramExit(
             exit_status=returncode if returncode >= 0 else None,
             signal=-returncode if returncode < 0 else None,
-            out_of_memory=oom,
-            error=next((error for error in errors if error), None),
+            out_of_memory=out_of_memory(returncode, error["message"] if error else "", self._oom_before, oom_after),
+            error=error,
             tail=self._tail.text()[-TAIL_CHARS:],
             ran_s=ran_s,
         )

@@ -44,6 +44,10 @@ _LAUNCHED = re.compile(
     r"|Horovod detected that one or more processes exited|mpirun failed with exit code"
 )
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
+# The process that it started was ended by a signal. Launchers themselves end the others with SIGTERM.
+_CHILD_SIGNAL = re.compile(r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*")
+# What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught exception.
+_ABORT = re.compile(r"F\d{4} .*?\] (.+)|  what\(\):\s+(.+)")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
@@ -53,9 +57,9 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
 
     None if the output does not end with a Python error. The frame is empty if Python printed none, as for a module that
     does not exist. Among chained exceptions the last one counts, since it ended the program; the types of the others
-    are its causes. The error of a launcher does not count, but the last one that a worker printed before it, or the
-    last one of the rank that torchrun calls the root cause. `package` is the top-level package of the program: it is
-    installed like a library, but its frames are the program's own.
+    are its causes. The error of a launcher counts if it says that a signal ended a worker; if not, the last one that
+    a worker printed before it counts, or the last one of the rank that torchrun calls the root cause. `package` is the
+    top-level package of the program: it is installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
     end = len(lines)
@@ -69,7 +73,11 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
         if error is None:
             continue
         if _is_launchers(error) and latest is None:
-            root_cause = _ROOT_CAUSE.search("\n".join(lines[start:end]))
+            text = "\n".join(lines[start:end])
+            if killed := _CHILD_SIGNAL.search(text.rpartition("Root Cause")[2]):
+                aborted = _find_bare_error(lines[:start]) if "SIGABRT" in killed.group() else None
+                return aborted or {**error, "message": killed.group()}
+            root_cause = _ROOT_CAUSE.search(text)
             root_prefix = f"[rank{root_cause.group(1)}]: " if root_cause else ""
             end = start
             continue
@@ -153,7 +161,7 @@ def is_own(path: str, package: str) -> bool:
 
 
 def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
-    """Find an error that Python prints without a traceback: a syntax error in the main file, or a missing module."""
+    """Find an error without a traceback: a syntax error in the main file, a missing module, or why a runtime aborts."""
     first = max(0, len(lines) - 5)
     for number in range(len(lines) - 1, first - 1, -1):
         error = _SYNTAX.match(lines[number])
@@ -164,7 +172,8 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
         missing = _NO_MODULE.match(lines[number])
         if missing and ("No module named" in lines[number] or missing.group(1)):
             return {"type": missing.group(1) or "ModuleNotFoundError", "message": missing.group(2), "frame": ""}
-    return None
+    aborts = [abort[1] or abort[2] for abort in map(_ABORT.match, lines[-TRAILING_LINES_MAX:]) if abort]
+    return {"type": "Aborted", "message": aborts[-1][:MESSAGE_CHARS], "frame": ""} if aborts else None
 
 
 def format_frame(file: re.Match[str]) -> str:

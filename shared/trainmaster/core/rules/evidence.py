@@ -28,6 +28,7 @@ PEER_LOSS_TYPES: Final = (
     "DeadlineExceededError",
     "DistBackendError",
     "DistNetworkError",
+    "DistStoreError",
     "RendezvousConnectionError",
     "ConnectionError",
     "ConnectionResetError",
@@ -39,9 +40,13 @@ groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, Re
 PEER_LOSS_WORDS: Final = (
     *("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe"),
     *("the other end is likely closed", "hung up on the other end", "poll error condition"),
+    *("for recv operation", "for send operation", "monitoredbarrier", "collective operation timeout"),
+    *("waiting for clients", "wait timeout after", "jax distributed service detected fatal errors"),
 )
-"""Words in the message of an error that reports a lost peer, whatever its type: gloo raises a RuntimeError with
-them, XGBoost an XGBoostError."""
+"""Words in the message of an error that reports a peer that is lost, or does not come, whatever its type: gloo raises a
+RuntimeError with them, XGBoost an XGBoostError."""
+PEER_LOSS_CODES: Final = ("unavailable: ", "deadline_exceeded: ", "aborted: ", "cancelled: ")
+"""How the message of such an error of JAX begins."""
 
 SIGABRT: Final = 6
 """A runtime that gives up on its peers aborts itself, so this signal alone does not show whose fault the exit was."""
@@ -73,14 +78,20 @@ def reports_lost_peer(event: ReplicaExited) -> bool:
         return False
     message = event.error.message.lower()
     is_type = event.error.type.rpartition(".")[2] in PEER_LOSS_TYPES
-    return is_type or any(words in message for words in PEER_LOSS_WORDS)
+    return is_type or message.startswith(PEER_LOSS_CODES) or any(words in message for words in PEER_LOSS_WORDS)
 
 
 def speaks_for_lost_peer(end: End) -> bool:
     """Whether the end is an exit that reports a lost peer, or an abort, with which a runtime gives up on its peers."""
     if not isinstance(end, ReplicaExited):
         return False
-    return reports_lost_peer(end) or code_of(end.exit_status, end.signal) == SIGNAL_BASE + SIGABRT
+    is_abort = code_of(end.exit_status, end.signal) == SIGNAL_BASE + SIGABRT or _names_abort(end)
+    return is_abort or reports_lost_peer(end)
+
+
+def _names_abort(event: ReplicaExited) -> bool:
+    """Whether the error is that of a runtime that aborted itself, or of a launcher whose process was aborted."""
+    return event.error is not None and (event.error.type == "Aborted" or "SIGABRT" in event.error.message)
 
 
 def is_own_failure(event: ReplicaExited) -> bool:
@@ -90,7 +101,7 @@ def is_own_failure(event: ReplicaExited) -> bool:
     if event.out_of_memory or event.cause is ExitCause.INSTALL:
         return True
     if event.error is not None:
-        return not reports_lost_peer(event)
+        return not (reports_lost_peer(event) or _names_abort(event))
     number = (code_of(event.exit_status, event.signal) or 0) - SIGNAL_BASE
     return 0 < number <= SIGNAL_MAX and number != SIGABRT
 

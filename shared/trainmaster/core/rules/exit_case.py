@@ -11,11 +11,11 @@ from trainmaster.core.events import End, ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import PERMANENT_STATUSES, ExitAction, ExitPolicy, Preset, code_of
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import channel_members
+from trainmaster.core.model.members import channel_members, members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
 from trainmaster.core.rules import messages
-from trainmaster.core.rules.evidence import replica_of, reports_lost_peer
+from trainmaster.core.rules.evidence import replica_of, reports_lost_peer, speaks_for_lost_peer
 from trainmaster.core.rules.repetition import bug_signature, is_quick_failure, is_transient
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
 
@@ -35,8 +35,9 @@ class Case:
 
     @property
     def is_only_failure(self) -> bool:
-        """In a verdict: whether no other member failed."""
-        return all(replica_of(other) == self.replica.replica_id for other in self.ends)
+        """In a verdict: whether no other member failed, and this one does not report the loss of one."""
+        is_alone = all(replica_of(other) == self.replica.replica_id for other in self.ends)
+        return not self.is_verdict or (is_alone and not reports_lost_peer(self.event))
 
     @property
     def job(self) -> Job:
@@ -116,7 +117,17 @@ class Case:
         if self.event.cause is ExitCause.STALLED:
             stalls = [end for end in self.ends or (self.event,) if isinstance(end, ReplicaExited)]
             return f"{ended}: {messages.stalled_round(stalls, len(channel_members(self.job.plan)))}"
-        return f"{ended}: {self.who} failed first: {messages.failure(self.event)}"
+        return f"{ended}: {self.who} failed first: {messages.failure(self.event)}{self._absent}"
+
+    @property
+    def _absent(self) -> str:
+        """What is known of the only member that reported no failure, if all others lost a peer; else empty."""
+        ended = {replica_of(end) for end in self.ends}
+        others = [member for member in members(self.state) if member.replica_id not in ended]
+        if not all(map(speaks_for_lost_peer, self.ends or (self.event,))) or len(others) != 1:
+            return ""
+        is_recalled = others[0].ordered_at is not None and others[0].ordered_at == self.job.round.ordered_at
+        return f"; {others[0].replica_id.words} {'had exited 0' if is_recalled else 'reported no failure'}"
 
     def then(self, consequence: str) -> str:
         """Return the decision's text: what happened, and what follows."""

@@ -150,7 +150,7 @@ def cause(event: ReplicaExited) -> str:
     if error is None:
         return ""
     frame = error.own_frame or error.frame
-    first_line = error.message.partition("\n")[0]
+    first_line = error.message.partition("\n")[0].rstrip(": ")
     return (f"{error.type}: {first_line}" if first_line else error.type) + (f" ({frame})" if frame else "")
 
 

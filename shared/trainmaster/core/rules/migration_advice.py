@@ -1,4 +1,4 @@
-"""Advice about programs that were written for the service's past runtimes, by the error that they end with.
+"""Advice about programs by the error that they end with. Most were written for the service's past runtimes.
 
 docs/migrating.md says the same at more length.
 """
@@ -6,7 +6,7 @@ docs/migrating.md says the same at more length.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
 from trainmaster.core.events import ExitCause, ReplicaExited
@@ -46,74 +46,55 @@ OWN_IMAGE: Final = (
 _NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A known failure of programs for the past runtimes: a pattern of its message, and what to do."""
-
-    pattern: re.Pattern[str]
-    advice: str
-
-
-_PROGRAM_FAILURES: Final = (
-    _Failure(
-        re.compile(r"sklearn\.externals"),
+_PROGRAM_FAILURES: Final = {
+    r"sklearn\.externals": (
         "scikit-learn 0.23 removed `sklearn.externals`: write `import joblib` and `import six`, and add both to"
-        " `install_requires` in setup.py.",
+        " `install_requires` in setup.py."
     ),
-    _Failure(
-        re.compile(
-            r"has no attribute 'estimator'|No module named '?tensorflow_estimator|tensorflow\.python\.estimator"
-        ),
+    r"has no attribute 'estimator'|No module named '?tensorflow_estimator|tensorflow\.python\.estimator": (
         "TensorFlow 2.16 removed `tf.estimator`: train with `model.fit` of Keras, whose BackupAndRestore callback"
-        f" continues after a restart. {OWN_IMAGE}",
+        f" continues after a restart. {OWN_IMAGE}"
     ),
-    _Failure(
-        re.compile(r"tensorflow\.contrib|module 'tensorflow' has no attribute 'contrib'"),
-        f"TensorFlow 2 has no `tf.contrib`: its parts are in Keras, tf.data and separate packages. {OWN_IMAGE}",
+    r"tensorflow\.contrib|module 'tensorflow' has no attribute 'contrib'": (
+        f"TensorFlow 2 has no `tf.contrib`: its parts are in Keras, tf.data and separate packages. {OWN_IMAGE}"
     ),
-    _Failure(
-        re.compile(
-            r"module 'tensorflow' has no attribute '(?:ConfigProto|GPUOptions|Session|app|flags|get_variable|gfile"
-            r"|global_variables_initializer|layers|logging|log|placeholder|python_io|set_random_seed|variable_scope)'"
-        ),
+    r"module 'tensorflow' has no attribute '(?:ConfigProto|GPUOptions|Session|app|flags|get_variable|gfile"
+    r"|global_variables_initializer|layers|logging|log|placeholder|python_io|set_random_seed|variable_scope)'": (
         "This is the API of TensorFlow 1: write `import tensorflow.compat.v1 as tf` and `tf.disable_v2_behavior()`, or"
-        f" rewrite the model with Keras. {OWN_IMAGE}",
+        f" rewrite the model with Keras. {OWN_IMAGE}"
     ),
-    _Failure(
-        re.compile(
-            r"PerReplica:|\bKeras 3\b|Argument\(s\) not recognized: \{'lr'|has no attribute '(?:lr|fit_generator)'"
-            r"|Invalid filepath extension for saving|must end in `\.(?:keras|weights\.h5)`|KerasTensor cannot be used"
-            r"|Unrecognized keyword arguments passed to|fit\(\) got an unexpected keyword argument"
-            r"|module 'keras(?:\.[\w.]+)?' has no attribute"
-        ),
+    r"PerReplica:|\bKeras 3\b|Argument\(s\) not recognized: \{'lr'|has no attribute '(?:lr|fit_generator)'"
+    r"|Invalid filepath extension for saving|must end in `\.(?:keras|weights\.h5)`|KerasTensor cannot be used"
+    r"|Unrecognized keyword arguments passed to|fit\(\) got an unexpected keyword argument"
+    r"|module 'keras(?:\.[\w.]+)?' has no attribute": (
         'This is the API of Keras 2: set `trainmaster: {env: {TF_USE_LEGACY_KERAS: "1"}}` in the job file, which makes'
-        " `tf.keras` Keras 2, or change the program for Keras 3.",
+        " `tf.keras` Keras 2, or change the program for Keras 3."
     ),
-    _Failure(
-        re.compile(r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'"),
-        "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`.",
+    r"module 'numpy' has no attribute '(?:bool|complex|float|int|object|str)'": (
+        "NumPy 1.24 removed its names of Python's own types: write `float` instead of `np.float`."
     ),
-)
-_INSTALL_FAILURES: Final = (
-    _Failure(
-        re.compile(r"The user requested \(constraint\) [\w.-]+=="),
+    r"No valid checkpoint found in output directory": (
+        "`resume_from_checkpoint=True` needs a checkpoint in the first run, too: pass `get_last_checkpoint(output_dir)`"
+        " of `transformers.trainer_utils`, which returns None from an empty folder."
+    ),
+}
+"""Advice by a pattern of the error's message."""
+_INSTALL_FAILURES: Final = {
+    r"The user requested \(constraint\) [\w.-]+==": (
         "The runtime's build of this framework drives the VM's accelerator, so no package replaces it: remove the pin"
-        " from `install_requires` in setup.py, or request another `runtimeVersion`.",
+        " from `install_requires` in setup.py, or request another `runtimeVersion`."
     ),
-    _Failure(
-        re.compile(r"requires a different Python"),
-        "The package excludes the Python of the runtime: widen `python_requires` in setup.py.",
-    ),
-    _Failure(
-        re.compile(r"No matching distribution found for \S*[=<]=?[\d.*]+"),
+    r"requires a different Python": "The package excludes the runtime's Python: widen `python_requires` in setup.py.",
+    r"No matching distribution found for \S*[=<]=?[\d.*]+": (
         "The package pins a version that does not exist for the Python of the runtime: remove the pin from"
-        f" `install_requires` in setup.py; the runtime has its framework. {OWN_IMAGE}",
+        f" `install_requires` in setup.py; the runtime has its framework. {OWN_IMAGE}"
     ),
-)
+}
+"""The same by a pattern of pip's output."""
 
 
 def advice(event: ReplicaExited) -> str:
-    """Return what to change in a program for the past runtimes that ended like this; empty if nothing is known."""
+    """Return what to change in a program that ended like this; empty if nothing is known."""
     if event.cause is ExitCause.INSTALL:
         return _find(_INSTALL_FAILURES, event.tail)
     if event.error is None:
@@ -121,8 +102,8 @@ def advice(event: ReplicaExited) -> str:
     return _find(_PROGRAM_FAILURES, event.error.message) or _missing_package(event.error.message)
 
 
-def _find(failures: tuple[_Failure, ...], text: str) -> str:
-    return next((failure.advice for failure in failures if failure.pattern.search(text)), "")
+def _find(failures: Mapping[str, str], text: str) -> str:
+    return next((words for pattern, words in failures.items() if re.search(pattern, text)), "")
 
 
 def _missing_package(message: str) -> str:

@@ -147,17 +147,26 @@ def test_valid_datagram_of_a_peer_ends_no_program_that_works_or_of_another_round
     assert (gang.receive(1, STILL), gang.stalled) == (False, [])
 
 
-@pytest.mark.parametrize(("config", "stalled"), [({"stall_timeout_s": 60}, [0, 1]), ({}, [])])
+@pytest.mark.parametrize(
+    ("config", "stalled", "silent_s", "error"),
+    [
+        ({"stall_timeout_s": 60}, [0, 1], 53, ("PeerSilent", "another member printed nothing (stallTimeout)")),
+        ({"stall_timeout_s": 60}, [0, 1], 54, ("Silent", "printed nothing for 54 s (stallTimeout)")),
+        ({}, [], 60, None),
+    ],
+    ids=["printed later", "in lockstep", "no time"],
+)
 def test_peer_of_a_member_that_printed_nothing_prints_its_stacks_only_if_the_job_has_a_time(
-    config: dict[str, Any], stalled: list[int]
+    config: dict[str, Any], stalled: list[int], silent_s: float, error: tuple[str, str] | None
 ) -> None:
     gang = Gang(2, **config)
+    cast("Any", gang.watches[1]._program).printed_at = gang.now - silent_s
     for watch in gang.watches:
         watch._check(ROUND, cast("Any", SimpleNamespace(printed_at=0.0)))
     assert gang.stalled == stalled
-    if stalled:
-        errors = [watch.explain(ProgramExit(signal=6)).error for watch in gang.watches]
-        assert [error["type"] for error in errors if error] == ["Silent", "PeerSilent"]
+    if error:
+        errors = [watch.explain(ProgramExit(signal=6)).error or {} for watch in gang.watches]
+        assert [errors[0]["type"], (errors[1]["type"], errors[1]["message"])] == ["Silent", error]
     gang.receive(1, STALLED)
     assert gang.stalled == stalled
 

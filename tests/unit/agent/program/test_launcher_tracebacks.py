@@ -13,6 +13,7 @@ import pytest
 from trainmaster.agent.program.tracebacks import parse_traceback
 
 RECORDED = Path(__file__).with_name("launcher_output")
+SPAWN = "trainer/spawn.py"
 TB = "Traceback (most recent call last):\n"
 WORKER = TB + '  File "/app/trainer/task.py", line 7, in main\n    step()\nValueError: bad batch\n'
 LAUNCHER = TB + '  File "/usr/local/lib/python3.11/site-packages/launcher/run.py", line 9, in launch\n    raise error\n'
@@ -49,20 +50,76 @@ def prefixed(prefix: str, text: str) -> str:
         ("torchrun.culprit", ("ValueError", "bad batch", "trainer/train.py:7 in <module>")),
         ("torchrun.peer", ("RuntimeError", "Connection closed by peer", "trainer/train.py:9 in <module>")),
         ("torchrun.ranks", ("ValueError", "bad batch", "trainer/train.py:5 in <module>")),
-        ("torchrun.killed", None),
+        ("torchrun.killed", ("ChildFailedError", "Signal 9 (SIGKILL) received by PID 2056", "")),
         ("spawn.culprit", ("ValueError", "bad batch", "trainer/spawn.py:7 in f")),
         ("spawn.peer", ("RuntimeError", "Connection closed by peer", "trainer/spawn.py:8 in f")),
-        ("spawn.killed", None),
+        (
+            "spawn.killed",
+            ("ProcessExitedException", "terminated with signal SIGKILL", "trainer/spawn.py:9 in <module>"),
+        ),
     ],
 )
-def test_error_in_recorded_output_is_that_of_the_worker(name: str, expected: tuple[str, str, str] | None) -> None:
+def test_error_in_recorded_output_is_that_of_the_worker(name: str, expected: tuple[str, str, str]) -> None:
     error = parse_traceback((RECORDED / f"{name}.txt").read_text())
-    if expected is None:
-        assert error is None
-    else:
-        assert error is not None
-        assert (error["type"], error["own_frame"]) == (expected[0], expected[2])
-        assert expected[1] in error["message"]
+    assert error is not None
+    assert (error["type"].rpartition(".")[2], error["own_frame"]) == (expected[0], expected[2])
+    assert expected[1] in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "message"),
+    [
+        ("torchrun", "Signal 9 (SIGKILL) received by PID 7"),
+        ("torch.multiprocessing", "terminated with signal SIGKILL"),
+        ("accelerate", "died with <Signals.SIGKILL: 9>."),
+    ],
+)
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
+def test_signal_that_ended_a_worker_counts_before_the_errors_of_its_peers(
+    launcher: str, message: str, signal: str
+) -> None:
+    """Launchers end the other workers by SIGTERM."""
+    end = message.replace("SIGKILL", signal)
+    first_lines = LAUNCHER_ERRORS[launcher].partition("returned")[0].partition("terminated")[0]
+    error = parse_traceback(WORKER + first_lines.rstrip("\n") + ("\n" if launcher == "torchrun" else "") + end + "\n")
+    assert error is not None
+    assert error["message"] == (message if signal == "SIGKILL" else "bad batch")
+
+
+JAX_ABORT = """\
+F1126 19:09:37.536597   30172 x.h:80] Terminating process because the JAX distributed service detected fatal errors.
+1
+*** Check failure stack trace: ***
+    @     0x7ff7f7640634  absl::lts_20260107::log_internal::LogMessage::SendToLog()
+Fatal Python error: Aborted
+
+Thread 0x00007ff7ff29db80 (most recent call first):
+  File "/app/trainer/task.py", line 30 in <module>
+"""
+NCCL_ABORT = """\
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)
+Fatal Python error: Aborted
+"""
+LAUNCHED_ABORT = CHILD_FAILED + ROOT_CAUSE + "  traceback : Signal 6 (SIGABRT) received by PID 7\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (JAX_ABORT, "Terminating process because the JAX distributed service detected fatal errors."),
+        (NCCL_ABORT + LAUNCHED_ABORT, NCCL_ABORT.splitlines()[1].partition("  what():  ")[2]),
+    ],
+    ids=["JAX", "NCCL below torchrun"],
+)
+def test_words_with_which_a_runtime_aborts_itself_are_the_error(output: str, message: str) -> None:
+    assert parse_traceback("step 1\n" + output) == {"type": "Aborted", "message": message, "frame": ""}
+
+
+def test_abort_of_a_launched_process_without_words_is_named() -> None:
+    error = parse_traceback("step 1\n" + LAUNCHED_ABORT)
+    assert error is not None
+    assert error["message"] == "Signal 6 (SIGABRT) received by PID 7"
 
 
 @pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)

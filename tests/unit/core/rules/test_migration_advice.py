@@ -31,6 +31,7 @@ def error(type_: str, message: str) -> ProgramError:
         (error("AttributeError", "module 'tensorflow' has no attribute 'Session'"), "tensorflow.compat.v1"),
         (error("AttributeError", "module 'tensorflow' has no attribute 'placeholder'"), "tensorflow.compat.v1"),
         (error("ModuleNotFoundError", "No module named 'tensorflow.contrib'"), "no `tf.contrib`"),
+        (error("ValueError", "No valid checkpoint found in output directory (/gcs/b/x)"), "`get_last_checkpoint("),
         (error("AttributeError", "module 'numpy' has no attribute 'float'.\n`np.float` was"), "write `float`"),
         *(
             (error(type_, message), "TF_USE_LEGACY_KERAS")

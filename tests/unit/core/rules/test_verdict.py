@@ -30,6 +30,21 @@ NOW: Final = at(100)
 OWN: Final = "trainer/task.py:7 in main"
 BUG: Final = ProgramError("ValueError", "bad batch", OWN, OWN)
 PEER_LOSS: Final = ProgramError("UnavailableError", "Socket closed", "ops.py:1 in f")
+LATE_PEERS: Final = (
+    (
+        "RuntimeError",
+        "[gloo/transport/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation to complete",
+    ),
+    ("RuntimeError", "Rank 1 failed to pass monitoredBarrier in 5000 ms"),
+    ("torch.distributed.DistStoreError", "Timed out after 301 seconds waiting for clients. 1/2 clients joined."),
+    ("RuntimeError", "wait timeout after 300000ms, keys: /default_pg/0//1"),
+    ("RuntimeError", "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)"),
+    ("jax.errors.JaxRuntimeError", "DEADLINE_EXCEEDED: Barrier timed out. Id: x::0. This usually happens because"),
+    ("jaxlib.XlaRuntimeError", "UNAVAILABLE: The following tasks are unhealthy"),
+)
+JAX_ABORT: Final = ProgramError("Aborted", "… because the JAX distributed service detected fatal errors.", "")
+LAUNCHED_KILL: Final = ProgramError("ChildFailedError", "Signal 9 (SIGKILL) received by PID 7", "")
+LAUNCHED_ABORT: Final = ProgramError("ChildFailedError", "Signal 6 (SIGABRT) received by PID 7", "")
 MEMBERS: Final = (CHIEF, WORKER_0, WORKER_1)
 STEP: Final = "trainer/task.py:9 in step"
 DATA: Final = "trainer/data.py:41 in batches"
@@ -214,6 +229,11 @@ def test_member_is_ready_for_the_round_that_its_vm_reports() -> None:
         (exited(WORKER_0, 137), Rank.OWN),
         (exited(WORKER_0, 1, out_of_memory=True), Rank.OWN),
         (exited(WORKER_0, 1, error=PEER_LOSS), Rank.PEER),
+        *((exited(WORKER_0, 1, error=ProgramError(*error, OWN)), Rank.PEER) for error in LATE_PEERS),
+        (exited(WORKER_0, 1, error=ProgramError("ValueError", "the queue was aborted: empty", OWN)), Rank.OWN),
+        (exited(WORKER_0, signal=6, error=JAX_ABORT), Rank.PEER),
+        (exited(WORKER_0, 1, error=LAUNCHED_KILL), Rank.OWN),
+        (exited(WORKER_0, 1, error=LAUNCHED_ABORT), Rank.OTHER),
         (exited(WORKER_0, 1), Rank.OTHER),
         (exited(WORKER_0, 255), Rank.OTHER),
         (exited(WORKER_0, signal=6), Rank.OTHER),
@@ -262,13 +282,23 @@ def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(wor
     [
         ([exited(CHIEF, signal=6)], True),
         ([exited(CHIEF, 1, error=PEER_LOSS)], True),
+        ([exited(CHIEF, 1, error=LAUNCHED_ABORT)], True),
         ([exited(CHIEF, 1)], False),
         ([exited(CHIEF, 1), exited(WORKER_0, 1, error=PEER_LOSS)], True),
         ([exited(CHIEF, 1), exited(WORKER_0, 1)], False),
         ([exited(CHIEF, 1, error=BUG), exited(WORKER_0, 1, error=PEER_LOSS)], False),
         ([exited(CHIEF, signal=9), exited(WORKER_0, signal=6)], False),
     ],
-    ids=["abort", "lost peer", "no traceback", "lost peer reported", "no tracebacks", "own traceback", "killed"],
+    ids=[
+        "abort",
+        "lost peer",
+        "launched abort",
+        "no traceback",
+        "lost peer reported",
+        "no tracebacks",
+        "own traceback",
+        "killed",
+    ],
 )
 def test_first_round_that_fails_before_all_members_have_reported_is_free_unless_the_failure_is_its_own(
     ends: list[ReplicaExited], *, is_free: bool
@@ -346,6 +376,10 @@ def test_abort_is_a_crash_only_if_no_other_member_failed() -> None:
     abort = exited(WORKER_0, signal=6)
     assert summarize(judge_held(held(), abort, abort)) == "9 rerun_job crash_signal"
     assert summarize(judge_held(held(), abort, exited(CHIEF, 1, error=PEER_LOSS))) == "10 begin_round non_zero_exit"
+    assert summarize(judge_held(held(), replace(abort, error=JAX_ABORT))) == "10 begin_round non_zero_exit"
+    crash = replace(abort, error=replace(JAX_ABORT, message="Check failed: n > 0"))
+    assert summarize(judge_held(held(), crash)) == "9 rerun_job crash_signal"
+    assert rank_of(crash) is Rank.OTHER
 
 
 def test_spent_restarts_rerun_the_job_on_another_vm_of_the_culprit_only() -> None:
@@ -466,6 +500,25 @@ def test_verdict_on_a_stall_says_where_the_members_hung(errors: list[tuple[str, 
     ]
     decision = judge_held(held(), *stalls, *stalls)  # an exit may be reported, and be part of a vm-ready, too
     assert decision.text == f"Round 1 ended: {text}. All members restart in their VMs (stall 1 of 3)."
+
+
+@pytest.mark.parametrize(
+    ("worker", "ends", "absent"),
+    [
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF, WORKER_0), "; worker 1 reported no failure"),
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(90)), (CHIEF, WORKER_0), "; worker 1 had exited 0"),
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), ""),
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, ""),
+    ],
+    ids=["hangs", "completed", "two others", "no other"],
+)
+def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_lost_a_peer(
+    worker: Replica, ends: tuple[ReplicaId, ...], absent: str
+) -> None:
+    decision = judge_held(held(2, worker), *(exited(member, 1, error=PEER_LOSS) for member in ends))
+    assert f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){absent}. Restart 1" in decision.text
+    own = judge_held(held(2, worker), *(exited(member, 1, error=BUG) for member in ends))
+    assert "; worker" not in own.text
 
 
 def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -> None:
