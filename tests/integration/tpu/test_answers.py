@@ -237,7 +237,7 @@ def test_zone_that_cannot_be_reached_is_an_error_for_one_job_only(monkeypatch: p
     answers = Answers(monkeypatch, {**empty, f"GET {kind}": {"unreachable": [ZONE]}})
     with pytest.raises(TemporaryError, match=f"Google cannot reach {ZONE}"):
         answers.fleet.list_vms(JOB.job_id, (ZONE,))
-    assert reached(answers.fleet.list_all) == ((), (ZONE,))
+    assert reached(answers.fleet.list_all) == ((), (ZONE,), "")
 
 
 def test_queue_that_cannot_be_listed_is_an_error_for_one_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
