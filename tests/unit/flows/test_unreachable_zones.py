@@ -16,6 +16,7 @@ from trainmaster.core.model.vm import LabelledVm
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import record
 from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import ZonesUnreachableError, reached
 
 A, B = "us-central1-a", "us-central1-b"
@@ -66,10 +67,13 @@ def refuse_lists(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.fleet, "list_vms", list_vms)
 
 
-def test_refused_lists_are_named_for_a_job_that_runs(running: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_lists_are_named_for_a_job_that_runs(
+    running: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     refuse_lists(running, monkeypatch)
     sweep(running, TEN_MINUTES)
     assert running.ledger[-1].decision.text.startswith(f"{REFUSAL}: changes of this job's VMs wait")
+    assert REFUSED_CALL in {getattr(record, "action", "") for record in caplog.records}  # an alert matches it
     assert running.state == "RUNNING"
 
 

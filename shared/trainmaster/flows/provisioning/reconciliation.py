@@ -54,6 +54,7 @@ from trainmaster.flows.provisioning.outlook import gather_outlook
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
+from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import Lease, Loaded, reached
 
 ROUNDS_MAX: Final = 8
@@ -192,6 +193,8 @@ class _Delivery:
             self.loaded = None  # the admission decides about the first zone
             return _Next.ROUND if self._admit(job) else _Next.SWEEP
         vms, unreachable, refusal = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
+        if refusal:
+            _log.warning("%s", refusal, extra={"action": REFUSED_CALL, "job_id": job.job_id})
         if delete_newer(state, vms):
             return self._delete_newer(vms)
         now = self.deps.clock()
