@@ -48,8 +48,8 @@ def await_restart_after_kill(world: World) -> None:
     job_id = world.jobs[PROBE]
 
     def is_restarted() -> bool:
-        replica = world.replica(job_id, KILLED)
-        return replica.incarnation >= 2 and replica.state is ReplicaState.RUNNING  # noqa: PLR2004 - the second one
+        replica, is_held = world.replica(job_id, KILLED), world.state(job_id).job.round.is_held
+        return replica.incarnation >= 2 and replica.state is ReplicaState.RUNNING and not is_held  # noqa: PLR2004 - the second one
 
     world.until(is_restarted, RESTART_MAX_S, f"{KILLED.words} runs again after SIGKILL")
     replica = world.replica(job_id, KILLED)

@@ -87,7 +87,7 @@ def test_missing_defence_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     break_defence(monkeypatch)
-    violations = (violation for seed in range(40) for violation in History(seed, PROFILES[profile]).run().violations)
+    violations = (violation for seed in range(60) for violation in History(seed, PROFILES[profile]).run().violations)
     assert any(invariant in invariants for invariant, _ in violations)
 
 

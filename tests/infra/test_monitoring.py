@@ -48,7 +48,7 @@ def metric_queries(plan: Plan) -> list[tuple[str, str]]:
     queries = [
         (body["filter"], body["aggregations"][0]["per_series_aligner"])
         for kind, body in conditions(plan)
-        if kind != "condition_matched_log"
+        if kind != "condition_matched_log" and body.get("aggregations")
     ]
     for widget in dashboard(plan)["gridLayout"]["widgets"]:
         series = widget["xyChart"]["dataSets"][0]["timeSeriesQuery"]["timeSeriesFilter"]
@@ -88,8 +88,8 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert(plan: Plan) -> Non
 
 def test_readme_states_the_number_of_charged_conditions(plan: Plan) -> None:
     page = " ".join((ROOT / "infra" / "README.md").read_text(encoding="utf-8").split())
-    assert len(conditions(plan)) == 8
-    assert "eight conditions of the alerts" in page
+    assert len(conditions(plan)) == 11
+    assert "eleven conditions of the alerts" in page
 
 
 def test_sweep_alert_watches_for_absent_acknowledgements(plan: Plan) -> None:
@@ -136,7 +136,23 @@ def test_alert_on_failing_functions_does_not_count_messages_that_senders_make_up
     assert [query for query in queries if "dead_letter_message_count" in query]
 
 
-FILTER: Final = re.compile(r'(?m)^\s*filter\s*=\s*"((?:\$\{[^}]*\}|[^"\\]|\\.)*)"')
+def test_each_objective_reads_a_gauge_of_its_subscription_and_has_an_alert(plan: Plan) -> None:
+    """Source: `MetricRange.timeSeries` must be a gauge; `windowPeriod` is at least a minute."""
+    objectives = plan.of("google_monitoring_slo").values()
+    assert {objective["slo_id"] for objective in objectives} == {"submit", "replica-exit", "provision"}
+    topics = {topic["name"] for topic in plan.of("google_pubsub_topic").values()}
+    for objective in objectives:
+        (sli,) = objective["windows_based_sli"]
+        (gauge,) = sli["metric_mean_in_range"]
+        (metric,) = re.findall(r'metric\.type="([^"]+)"', gauge["time_series"])
+        (subscription,) = re.findall(r'subscription_id="([^"]+)"', gauge["time_series"])
+        assert (METRICS[metric], sli["window_period"]) == (("GAUGE", "pubsub_subscription"), "60s")
+        assert subscription in topics
+        assert 0 < gauge["range"][0]["max"] < 600  # the alert `backlog` begins there
+        assert f'{ALERTS}.burn_rate["{objective["slo_id"]}"]' in plan.of(ALERTS)
+
+
+FILTER: Final = re.compile(r'(?m)^\s*(?:filter|time_series)\s*=\s*"((?:\$\{[^}]*\}|[^"\\]|\\.)*)"')
 
 
 def filters() -> list[str]:
@@ -149,7 +165,9 @@ def filters() -> list[str]:
 @pytest.mark.parametrize("text", filters())
 def test_filter_is_of_its_language(text: str) -> None:
     """The two languages have different functions: `starts_with` is Monitoring's, and Logging has `=~`."""
-    if "metric.type" in text:
+    if text.startswith("select_"):  # a time-series selector stands in place of a filter
+        assert text == 'select_slo_burn_rate("x", "3600s")'
+    elif "metric.type" in text:
         query_filter.parse(text)
     else:
         log_filter.parse(text.replace("protoPayload.", "jsonPayload."))  # the emulator stores no audit entries

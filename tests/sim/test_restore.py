@@ -27,18 +27,19 @@ REPEATED = (topics.SUBMIT, topics.VM_READY, topics.REPLICA_EXIT, topics.MAINTENA
 class Installation(History):
     """The invariants are about histories in which nothing that was stored is lost."""
 
-    def __init__(self) -> None:
-        jobs = [SimJob(name, *training_job(1, 0, name), duration_s=1500, checkpoint_s=30) for name in (FIRST, SECOND)]
+    def __init__(self, variant: int = 0) -> None:
+        program = training_job(1, variant, FIRST)
+        jobs = [SimJob(FIRST, *program, duration_s=1500, checkpoint_s=30, is_synchronous=program[1].is_synchronous)] * 2
         jobs[1] = SimJob(SECOND, *training_job(1, 0, SECOND), duration_s=5000, checkpoint_s=30, submitted_s=200)
         super().__init__(Scenario(tuple(jobs), CALM), rng_of(0, CALM))
         self.fleet.on_create = self.fleet.on_delete = lambda _: None
         self.functions.on_change = lambda *_: None
-        self.context.scheduler.after_each = lambda: None
+        self.context.scheduler.after_each = self._check_programs
         for job in jobs:
             self.users.plan(job)
         self.context.scheduler.after(10, self._sweep)
         self.run_until(RESTORED_S)
-        self._earlier = self.store.copy()
+        self.remember()
         self._since: list[tuple[str, Message]] = []
         deliver = self.bus.deliver
 
@@ -48,21 +49,26 @@ class Installation(History):
 
         self.bus.deliver = keep_and_deliver
 
+    def _check_programs(self) -> None:
+        """Each replica has one program at most."""
+        members = [program.member for program in self.trainings[FIRST]._alive]
+        assert len(members) == len(set(members)), members
+
     def run_until(self, at_s: float, *, stop_when: Callable[[], bool] | None = None) -> None:
         self.context.scheduler.run_until(at_s, stop_when=stop_when)
 
+    def remember(self) -> None:
+        """Take the state to which the database will be restored."""
+        self._earlier = self.store.copy()
+
     def restore(self) -> None:
-        """Replace the content of the database by that of `RESTORED_S`."""
+        """Replace the content of the database by that of `RESTORED_S`, or of the latest call of `remember`."""
         earlier: MemoryStore = self._earlier.copy()
         vars(self.store).update({key: value for key, value in vars(earlier).items() if key != "_lock"})
 
     def repeat_messages(self) -> None:
         for topic, message in tuple(self._since):
             self.bus.publish(topic, message.data, message.attributes)
-
-    def delete_vms(self) -> None:
-        for vm in list(self.pool.present.values()):
-            self.pool.remove(vm, "deleted by an operator")
 
     def lose_vm(self) -> None:
         worker = next(vm for vm in self.pool.present.values() if "worker" in vm.observed.name)
@@ -79,7 +85,10 @@ class Installation(History):
         return loaded.state.job
 
     def vms_of(self, job_id: str) -> int:
-        return sum(vm.job_id == job_id for vm in self.pool.present.values())
+        return len(self.vm_ids(job_id))
+
+    def vm_ids(self, job_id: str) -> set[str]:
+        return {vm.observed.instance_id for vm in self.pool.present.values() if vm.job_id == job_id}
 
 
 @pytest.fixture
@@ -94,22 +103,47 @@ def test_job_in_which_nothing_was_decided_since_then_goes_on_with_its_vms(instal
     assert (installation.first.state, installation.first.round.number) == (JobState.SUCCEEDED, 1)
 
 
-@pytest.mark.parametrize("event", [Installation.fail, Installation.lose_vm], ids=["failed program", "lost VM"])
-def test_job_that_has_restarted_since_then_hangs_until_its_vms_are_deleted(
-    installation: Installation, event: Callable[[Installation], None]
+def restart_twice(installation: Installation) -> None:
+    installation.lose_vm()
+    installation.run_until(400)
+    installation.fail()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Installation.fail, Installation.lose_vm, restart_twice],
+    ids=["failed program", "lost VM", "lost VM and failed program"],
+)
+@pytest.mark.parametrize("variant", [1, 2, 5, 8])
+@pytest.mark.parametrize("restored_after_s", [20, 200])
+def test_job_that_has_restarted_since_then_goes_on_with_other_vms(
+    event: Callable[[Installation], None], variant: int, restored_after_s: int
 ) -> None:
-    """Its agents run a round that the restored job never ordered. Their reports are ignored."""
+    """Its agents run an incarnation that the restored job never ordered, and their reports are ignored."""
+    installation = Installation(variant)
     event(installation)
-    installation.run_until(190)
-    assert installation.first.round.number == 2
+    installation.run_until(installation.context.now + restored_after_s)
     installation.restore()
-    installation.run_until(3000)
-    assert (installation.first.state, installation.vms_of(FIRST)) == (JobState.RUNNING, 2)
-    installation.delete_vms()
-    installation.run_until(6000, stop_when=lambda: installation.first.state.is_terminal)
+    installation.run_until(8000, stop_when=lambda: installation.first.state.is_terminal)
     assert installation.first.state is JobState.SUCCEEDED
-    installation.run_until(6000 + 3 * SWEEP_S)
+    installation.run_until(8000 + 3 * SWEEP_S)
     assert installation.vms_of(FIRST) == 0
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["goes on", "fails again"])
+def test_job_that_is_restored_into_a_held_round_goes_on(installation: Installation, *, fails: bool) -> None:
+    """The agents run the round that the state still holds, and never report again that they are ready for it."""
+    installation.fail()
+    installation.run_until(200, stop_when=lambda: installation.first.round.is_held)
+    installation.remember()
+    installation.run_until(400)
+    assert installation.trainings[FIRST]._alive
+    installation.restore()
+    assert installation.first.round.is_held
+    if fails:
+        installation.fail()
+    installation.run_until(8000, stop_when=lambda: installation.first.state.is_terminal)
+    assert installation.first.state is JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("event", [Installation.fail, Installation.lose_vm], ids=["failed program", "lost VM"])

@@ -21,10 +21,11 @@ def read_metrics(
     """Return what `read` reads now. If metrics are off, return None; if they cannot be read, report that, too."""
     if settings().metrics == "off":
         return None
+    from trainmaster.gcp.retries import EXTRA_S
     from trainmaster.wiring.metrics import metric_reader
 
     try:
-        return read(metric_reader(), job, datetime.now(UTC))
+        return read(metric_reader(EXTRA_S), job, datetime.now(UTC))
     except (PermanentError, TemporaryError) as error:  # it is worth a warning, not the end of the command
         warn(f"Cannot find out {what}: {error}")
         return None

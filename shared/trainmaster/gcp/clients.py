@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -36,6 +36,8 @@ ON_CLOUD_RUN: Final = "K_SERVICE"
 PUBSUB_EMULATOR: Final = "PUBSUB_EMULATOR_HOST"
 TOKEN_FILE: Final = "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"  # noqa: S105 - a variable's name
 """gcloud's variable for a file that holds an access token. Only `doctor` honours it."""
+REFRESH_S: Final = 20.0
+"""Time for each request for a token. Google's default is two minutes."""
 
 Client = TypeVar("Client")
 
@@ -51,7 +53,7 @@ def credentials() -> Any:
     try:
         default_credentials, _ = google.auth.default(scopes=SCOPES)
         if not default_credentials.valid:
-            default_credentials.refresh(Request())
+            default_credentials.refresh(partial(Request(), timeout=REFRESH_S))
     except GoogleAuthError as error:
         may_pass = error.retryable or isinstance(error, TransportError) or ON_CLOUD_RUN in os.environ
         raise (TemporaryError if may_pass else PermanentError)(f"credentials: {error}") from error
@@ -65,7 +67,7 @@ def caller_token(project: str) -> str:
         return Path(file).read_text(encoding="utf-8").strip()
     default_credentials, _ = google.auth.default(scopes=SCOPES, quota_project_id=project)
     if not default_credentials.valid:
-        default_credentials.refresh(Request())
+        default_credentials.refresh(partial(Request(), timeout=REFRESH_S))
     return str(default_credentials.token)
 
 

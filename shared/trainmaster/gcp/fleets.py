@@ -34,19 +34,19 @@ class Fleets:
         self._tpu = tpu
 
     def list_vms(self, job_id: str, tpu_zones: Sequence[str] = (), zones: Sequence[str] = ()) -> tuple[Vm, ...]:
-        vms, unreachable = reached(lambda: self._compute.list_vms(job_id, zones=zones))
+        vms, unreachable, refusal = reached(lambda: self._compute.list_vms(job_id, zones=zones))
         if (tpu := self._tpu) and tpu_zones:
-            nodes, without_nodes = reached(lambda: tpu.list_vms(job_id, tpu_zones))
+            nodes, without_nodes, refusal = reached(lambda: tpu.list_vms(job_id, tpu_zones))
             vms, unreachable = (*vms, *nodes), (*unreachable, *without_nodes)
-        return complete(vms, unreachable)
+        return complete(vms, unreachable, refusal)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         """TPU nodes are left out while Cloud TPU does not answer: most installations have none."""
-        vms, unreachable = reached(lambda: self._compute.list_all(zones))
+        vms, unreachable, _ = reached(lambda: self._compute.list_all(zones))
         if (tpu := self._tpu) is None:
             return complete(vms, unreachable)
         try:
-            nodes, without_nodes = reached(tpu.list_all)
+            nodes, without_nodes, _ = reached(tpu.list_all)
         except (TemporaryError, PermanentError) as error:
             _log.warning("the TPU nodes of all jobs are left out: %s", error)
             nodes, without_nodes = (), ()

@@ -30,9 +30,9 @@ Json = Mapping[str, Any]
 class MonitoringMetrics:
     """See `trainmaster.ports.MetricReader`. `endpoint`: an emulator's; empty: Google's. Thread-safe."""
 
-    def __init__(self, project: str, endpoint: str) -> None:
+    def __init__(self, project: str, endpoint: str, timeout_s: float = TIMEOUT_S) -> None:
         self._project = project
-        self._api = RestApi(GOOGLE, endpoint, TIMEOUT_S)
+        self._api = RestApi(GOOGLE, endpoint, timeout_s)
 
     def read(self, query: MetricQuery) -> Sequence[MetricSeries]:
         """See the port. Several pages cost a call each; a page has 100,000 points."""

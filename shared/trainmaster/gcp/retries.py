@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 CALL_S: Final = 20.0
 """Deadline of one call, its repetitions included."""
+EXTRA_S: Final = 10.0
+"""Deadline of a read without which a command or a page lacks only a line, such as a price or the progress of a job."""
 FLEET_CALL_S: Final = 30.0
 """Deadline of one change of VMs or TPU nodes, which is slower than other calls."""
 FLEET_READ_S: Final = 15.0

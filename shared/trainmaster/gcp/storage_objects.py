@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from google.api_core import exceptions
 from google.cloud.storage import Blob, Client
 
 from trainmaster.core.intake.bucket_places import BucketPlace
-from trainmaster.gcp.errors import google_errors
-from trainmaster.gcp.retries import CALL
+from trainmaster.gcp.errors import NO_CONNECTION, google_errors
+from trainmaster.gcp.retries import CALL, CALL_S, retry_options
 from trainmaster.ports import BucketForbiddenError, CreatedObject, ObjectForbiddenError
 
 _CREATED_FIELDS = "items(name,timeCreated,size),nextPageToken"
@@ -21,18 +22,18 @@ _log = logging.getLogger(__name__)
 class StorageObjects:
     """See `trainmaster.ports.Objects` and `trainmaster.ports.ObjectTimes`. Thread-safe, as its client is."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, deadline_s: float = CALL_S) -> None:
+        self._client, self._options = client, retry_options(deadline_s, *NO_CONNECTION)
 
     def read(self, uri: str, *, generation: int | None = None, max_bytes: int) -> bytes | None:
-        data = read_part(self._client, uri, generation, 0, max_bytes - 1)
+        data = read_part(self._client, uri, generation, 0, max_bytes - 1, self._options)
         return data and data[:max_bytes]  # a compressed object is sent whole, whatever range was requested
 
     def generation(self, uri: str) -> int | None:
         blob = self._blob(uri)
         with google_errors(f"look up {uri}"):
             try:
-                blob.reload(**CALL)
+                blob.reload(**self._options)
             except exceptions.NotFound:
                 return None
             except exceptions.Forbidden:
@@ -42,7 +43,7 @@ class StorageObjects:
     def bucket_place(self, bucket: str) -> BucketPlace | None:
         with google_errors(f"look up gs://{bucket}"):
             try:
-                bucket_resource = self._client.get_bucket(bucket, **CALL)
+                bucket_resource = self._client.get_bucket(bucket, **self._options)
             except exceptions.NotFound:
                 return None
             except exceptions.Forbidden:
@@ -52,13 +53,13 @@ class StorageObjects:
     def write(self, uri: str, data: bytes, *, content_type: str) -> int:
         blob = self._blob(uri)
         with google_errors(f"write {uri}"):
-            blob.upload_from_string(data, content_type=content_type, **CALL)
+            blob.upload_from_string(data, content_type=content_type, **self._options)
         return int(blob.generation)
 
     def delete(self, uri: str) -> None:
         with google_errors(f"delete {uri}"):
             try:
-                self._blob(uri).delete(**CALL)
+                self._blob(uri).delete(**self._options)
             except exceptions.NotFound:
                 return
             except exceptions.Forbidden as error:
@@ -71,7 +72,7 @@ class StorageObjects:
         with google_errors(f"list {directory}"):
             try:
                 blobs = self._client.list_blobs(
-                    bucket, prefix=prefix, max_results=limit, fields=_CREATED_FIELDS, **CALL
+                    bucket, prefix=prefix, max_results=limit, fields=_CREATED_FIELDS, **self._options
                 )
                 return tuple(CreatedObject(blob.name, blob.time_created, blob.size or 0) for blob in blobs)
             except exceptions.NotFound:
@@ -86,12 +87,19 @@ class StorageObjects:
         return _blob(self._client, uri, None)
 
 
-def read_part(client: Client, uri: str, generation: int | None, start: int, end: int | None = None) -> bytes | None:
+def read_part(
+    client: Client,
+    uri: str,
+    generation: int | None,
+    start: int,
+    end: int | None = None,
+    options: Mapping[str, Any] = CALL,
+) -> bytes | None:
     """Return the bytes from `start` to `end`, both included; None if there is no such object or generation."""
     with google_errors(f"read {uri}"):
         try:
             # A part of an object cannot be compared with the checksum of the whole.
-            part = _blob(client, uri, generation).download_as_bytes(start=start, end=end, checksum=None, **CALL)
+            part = _blob(client, uri, generation).download_as_bytes(start=start, end=end, checksum=None, **options)
         except exceptions.NotFound:
             return None
         except exceptions.RequestRangeNotSatisfiable:

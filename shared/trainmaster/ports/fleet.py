@@ -20,25 +20,26 @@ class ZonesUnreachableError(TemporaryError):
     """A listing lacks zones that Google cannot reach now: a VM that it lacks there is not lost.
 
     It is an error so that no caller can take a part for the whole. `reached` is for callers that use the part.
+    `refusal`: Google's refusal, if that is why.
     """
 
-    def __init__(self, listed: Sequence[Any], zones: Sequence[str]) -> None:
-        super().__init__(f"Google cannot reach {', '.join(zones)}")
-        self.listed, self.zones = tuple(listed), tuple(zones)
+    def __init__(self, listed: Sequence[Any], zones: Sequence[str], refusal: str = "") -> None:
+        super().__init__(refusal or f"Google cannot reach {', '.join(zones)}")
+        self.listed, self.zones, self.refusal = tuple(listed), tuple(zones), refusal
 
 
-def reached(list_them: Callable[[], tuple[Item, ...]]) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """Return what a listing of the fleet has, and the zones that it lacks."""
+def reached(list_them: Callable[[], tuple[Item, ...]]) -> tuple[tuple[Item, ...], tuple[str, ...], str]:
+    """Return what a listing of the fleet has, the zones that it lacks, and Google's refusal, if that is why."""
     try:
-        return list_them(), ()
+        return list_them(), (), ""
     except ZonesUnreachableError as error:
-        return error.listed, error.zones
+        return error.listed, error.zones, error.refusal
 
 
-def complete(listed: Sequence[Item], unreachable: Sequence[str]) -> tuple[Item, ...]:
+def complete(listed: Sequence[Item], unreachable: Sequence[str], refusal: str = "") -> tuple[Item, ...]:
     """Return the listing. Raises ZonesUnreachableError if it lacks a zone."""
     if unreachable:
-        raise ZonesUnreachableError(listed, unreachable)
+        raise ZonesUnreachableError(listed, unreachable, refusal)
     return tuple(listed)
 
 

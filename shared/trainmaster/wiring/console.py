@@ -24,6 +24,7 @@ from trainmaster.gcp.errors import USER_ERRORS, explain
 from trainmaster.gcp.iap_assertions import IapAssertions
 from trainmaster.gcp.job_log import Entry
 from trainmaster.gcp.own_permissions import missing_publish_permission, missing_state_permissions
+from trainmaster.gcp.retries import EXTRA_S
 from trainmaster.messaging import topics
 from trainmaster.settings import Addressing, settings
 from trainmaster.wiring import core_services, log_reader, metrics
@@ -53,7 +54,7 @@ def console(
         store=store,
         ledgers=LedgerCache(store),
         read_log=_read_log,
-        metrics=MetricCache(metrics.metric_reader()),
+        metrics=MetricCache(metrics.metric_reader(EXTRA_S)),
         address_book=EmulatorAddresses(values.compute_endpoint) if is_emulated else DnsAddresses(values.project),
         clock=lambda: datetime.now(UTC),
         limits=values.limits,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from trainmaster.gcp.monitoring_metrics import MonitoringMetrics
+from trainmaster.gcp.monitoring_metrics import TIMEOUT_S, MonitoringMetrics
 from trainmaster.settings import settings
 
 
 @cache
-def metric_reader() -> MonitoringMetrics:
+def metric_reader(timeout_s: float = TIMEOUT_S) -> MonitoringMetrics:
     values = settings()
-    return MonitoringMetrics(values.project, values.monitoring_endpoint)
+    return MonitoringMetrics(values.project, values.monitoring_endpoint, timeout_s)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from trainmaster.gcp import clients
+from trainmaster.gcp.retries import CALL_S
 from trainmaster.gcp.storage_objects import StorageObjects
 
 
 @cache
-def objects() -> StorageObjects:
-    return StorageObjects(clients.storage_client())
+def objects(deadline_s: float = CALL_S) -> StorageObjects:
+    return StorageObjects(clients.storage_client(), deadline_s)

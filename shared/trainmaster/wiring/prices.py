@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import cache
 
 from trainmaster.cost.checkpoint_times import CheckpointTimes
-from trainmaster.gcp import clients
-from trainmaster.gcp.storage_objects import StorageObjects
+from trainmaster.gcp.retries import EXTRA_S
 from trainmaster.gcp.tools.price_catalogue import PriceCatalogue
 from trainmaster.settings import settings
+from trainmaster.wiring.objects import objects
 
 
 @cache
 def checkpoint_times() -> CheckpointTimes:
-    return CheckpointTimes(cache(lambda: StorageObjects(clients.storage_client())))
+    return CheckpointTimes(lambda: objects(EXTRA_S))
 
 
 def price_catalogue(api_key: str = "") -> PriceCatalogue:

@@ -68,9 +68,9 @@ def test_zone_that_cannot_be_reached_is_named_and_other_zones_are_listed(
     compute.fleet.create(job, a_create(job, 1), metadata())
     compute.fleet.create(job, a_create(job, 1, zone=OTHER_ZONE), metadata())
     compute.emulator.faults(unreachable_zones=[ZONE, "us-east1-b"], strict_lists=is_strict)
-    vms, unreachable = reached(lambda: compute.fleet.list_vms(job.job_id, zones=(ZONE, OTHER_ZONE)))
+    vms, unreachable, _ = reached(lambda: compute.fleet.list_vms(job.job_id, zones=(ZONE, OTHER_ZONE)))
     assert ([vm.zone for vm in vms], unreachable) == ([OTHER_ZONE], (ZONE,))
-    listed, unreachable = reached(lambda: compute.fleet.list_all((ZONE, OTHER_ZONE)))
+    listed, unreachable, _ = reached(lambda: compute.fleet.list_all((ZONE, OTHER_ZONE)))
     assert ([item.vm.zone for item in listed], ZONE in unreachable) == ([OTHER_ZONE], True)
     with pytest.raises(TemporaryError, match=r"unreachable|cannot reach"):
         compute.fleet.list_vms(job.job_id)

@@ -67,7 +67,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
             (core_services, "store", lambda: result.store),
             (core_services, "bus", lambda: result.bus),
             (core_services, "deps", lambda: result.deps),
-            (objects, "objects", lambda: result.objects),
+            (objects, "objects", lambda *_: result.objects),
             (log_reader, "log_entries", lambda: entries),
         ]
         for module, name, value in replaced:

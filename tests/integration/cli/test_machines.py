@@ -63,7 +63,7 @@ def installation(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryObjects]:
         monkeypatch.setenv("TRAINMASTER_PROJECT", "my-project")
         monkeypatch.setenv("TRAINMASTER_BUCKET", "installation")
         monkeypatch.setenv("TRAINMASTER_COMPUTE_ENDPOINT", address)
-        monkeypatch.setattr(price_wiring, "objects", lambda: objects)
+        monkeypatch.setattr(price_wiring, "objects", lambda *_: objects)
         settings.cache_clear()
         price_wiring.price_list.cache_clear()
         yield objects

@@ -25,7 +25,7 @@ from trainmaster.wiring import metrics as wiring
 @pytest.fixture
 def metrics(monkeypatch: pytest.MonkeyPatch) -> FakeMetrics:
     found = FakeMetrics()
-    monkeypatch.setattr(wiring, "metric_reader", lambda: found)
+    monkeypatch.setattr(wiring, "metric_reader", lambda *_: found)
     return found
 
 

@@ -209,7 +209,7 @@ def test_folder_is_uploaded_and_runs_the_command(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = MemoryObjects()
-    monkeypatch.setattr(objects, "objects", lambda: stored)
+    monkeypatch.setattr(objects, "objects", lambda *_: stored)
     (tmp_path / "my project").mkdir()
     (tmp_path / "my project" / "train.py").write_text("print(1)")
     monkeypatch.setenv("TRAINMASTER_BUCKET", "the-bucket")

@@ -237,13 +237,13 @@ def test_zone_that_cannot_be_reached_is_an_error_for_one_job_only(monkeypatch: p
     answers = Answers(monkeypatch, {**empty, f"GET {kind}": {"unreachable": [ZONE]}})
     with pytest.raises(TemporaryError, match=f"Google cannot reach {ZONE}"):
         answers.fleet.list_vms(JOB.job_id, (ZONE,))
-    assert reached(answers.fleet.list_all) == ((), (ZONE,))
+    assert reached(answers.fleet.list_all) == ((), (ZONE,), "")
 
 
 def test_queue_that_cannot_be_listed_is_an_error_for_one_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = {"GET nodes": {"nodes": [NODE]}, "GET queuedResources": an_error(403, "PERMISSION_DENIED")}
     answers = Answers(monkeypatch, refused)
-    with pytest.raises(TemporaryError, match=f"Google cannot reach {ZONE}"):
+    with pytest.raises(TemporaryError, match=f"in {ZONE}: Google refuses the call"):
         answers.fleet.list_vms(JOB.job_id, (ZONE,))
     assert [labelled.vm.name for labelled in answers.fleet.list_all()] == [NAME]
 

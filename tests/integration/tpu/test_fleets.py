@@ -111,5 +111,5 @@ def test_unreachable_zones_of_both_services_are_reported_together() -> None:
     fleet, compute, tpu = both()
     compute.unreachable_zones, tpu.unreachable_zones = {"us-central1-a"}, {"us-central1-b"}
     zones = ("us-central1-a", "us-central1-b")
-    assert reached(lambda: fleet.list_vms("digits_1", zones, zones)) == ((), zones)
-    assert reached(fleet.list_all) == ((), zones)
+    assert reached(lambda: fleet.list_vms("digits_1", zones, zones)) == ((), zones, "")
+    assert reached(fleet.list_all) == ((), zones, "")

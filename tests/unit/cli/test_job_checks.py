@@ -49,7 +49,7 @@ class Project(Inspection):
 def objects(monkeypatch: pytest.MonkeyPatch) -> MemoryObjects:
     objects = MemoryObjects()
     objects.write("gs://bucket/trainer-0.1.tar.gz", b"code", content_type="application/gzip")
-    monkeypatch.setattr(objects_wiring, "objects", lambda: objects)
+    monkeypatch.setattr(objects_wiring, "objects", lambda *_: objects)
     monkeypatch.setattr(resources_wiring, "resources", MemoryResources)
     return objects
 

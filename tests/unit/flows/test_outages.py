@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
-from tests.support.jobs import CHIEF, WORKER_0, a_spec
+from tests.support.jobs import CHIEF, START, WORKER_0, a_spec
 from tests.support.world import World
 from tests.unit.flows.sweep_helpers import make_orphans, orphan_vms, search_orphans, sweep
 from trainmaster.core.decisions import Reason
-from trainmaster.core.events import CancelRequested, CapacityErrorKind
+from trainmaster.core.events import CancelRequested, CapacityErrorKind, VmsOutOfReach
+from trainmaster.core.events.job_events import CAUSES_MAX
 from trainmaster.core.reporting.explain import next_steps, shown_entries
 from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.flows.commit.record import record
@@ -136,6 +138,38 @@ def test_why_of_a_running_job_says_once_an_hour_that_its_vms_are_out_of_reach(
     *_, last = next_steps(running.job, running.replicas, running.ledger)
     is_last = running.ledger[-1].decision.reason is Reason.OUT_OF_REACH
     assert is_last == (last.startswith("Last seen at ") and words in last)
+
+
+def test_why_names_each_cause_of_an_hour(running: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    running.fleet.vanish(running.vm(CHIEF).name)
+    for outage in (OUTAGES["list_vms is refused"], without_nodes):
+        with monkeypatch.context() as patch:
+            outage(patch, running.fleet)
+            deliver_for_ten_minutes(running)
+    *_, first, second = next_steps(running.job, running.replicas, running.ledger)
+    assert first.startswith("Last seen at ")
+    assert REFUSED in first
+    assert "Google cannot reach us-central1-a" in second
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_same"),
+    [
+        ("direct tm-x-worker-0: Google refuses: 403: instances/tm-x-worker-0", True),
+        ("direct tm-x-worker-12: Google refuses: 403: instances/tm-x-worker-12", True),
+        ("delete tm-x-worker-0: Google refuses: 403: instances/tm-x-worker-0", False),
+        ("Google cannot reach us-central1-a", False),
+    ],
+)
+def test_causes_are_equal_whatever_replica_they_name(problem: str, *, is_same: bool) -> None:
+    first = VmsOutOfReach("x", "direct tm-x-worker-7: Google refuses: 403: instances/tm-x-worker-7", START)
+    assert (VmsOutOfReach("x", problem, START).key == first.key) == is_same
+    assert VmsOutOfReach("x", first.problem, START + timedelta(hours=1)).key != first.key
+
+
+def test_number_of_causes_is_bounded() -> None:
+    keys = {VmsOutOfReach("x", "error " + chr(256 + number), START).key for number in range(5 * CAUSES_MAX)}
+    assert CAUSES_MAX / 2 < len(keys) <= CAUSES_MAX
 
 
 @pytest.mark.parametrize("outage", OUTAGES.values(), ids=OUTAGES.keys())

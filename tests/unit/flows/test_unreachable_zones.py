@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World
@@ -13,10 +16,12 @@ from trainmaster.core.model.vm import LabelledVm
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.commit.record import record
 from trainmaster.memory.fleet import MemoryFleet
-from trainmaster.ports import reached
+from trainmaster.messaging.json_log import REFUSED_CALL
+from trainmaster.ports import ZonesUnreachableError, reached
 
 A, B = "us-central1-a", "us-central1-b"
 TEN_MINUTES = 10
+REFUSAL = "list the TPU nodes: Google refuses the call, which an operator can repair: PERMISSION_DENIED"
 
 
 def test_gang_in_an_unreachable_zone_is_neither_lost_nor_replaced(running: World) -> None:
@@ -51,6 +56,37 @@ def test_job_that_has_not_run_moves_on_to_a_zone_that_can_be_reached(world: Worl
     world.deliver()
     assert {vm.zone for vm in reached(lambda: world.fleet.list_vms("digits_1"))[0]} == {B}
     assert "Google cannot reach us-central1-a" in [entry.decision.text for entry in world.ledger][-1]
+
+
+def refuse_lists(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Google refuse the lists of the job's VMs in its first zone, as Cloud TPU does while its API is disabled."""
+
+    def list_vms(*_: Any, **__: Any) -> Any:
+        raise ZonesUnreachableError((), (A,), REFUSAL)
+
+    monkeypatch.setattr(world.fleet, "list_vms", list_vms)
+
+
+def test_refused_lists_are_named_for_a_job_that_runs(
+    running: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse_lists(running, monkeypatch)
+    sweep(running, TEN_MINUTES)
+    assert running.ledger[-1].decision.text.startswith(f"{REFUSAL}: changes of this job's VMs wait")
+    assert REFUSED_CALL in {getattr(record, "action", "") for record in caplog.records}  # an alert matches it
+    assert running.state == "RUNNING"
+
+
+def test_job_that_has_not_run_waits_for_an_hour_while_lists_are_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_lists(world, monkeypatch)
+    world.submit()
+    world.deliver()
+    assert (world.state, world.job.zone, world.ledger[-1].decision.reason) == ("PREPARING", A, Reason.BLOCKED)
+    sweep(world, 80)
+    assert (world.state, world.ledger[-1].decision.reason) == ("FAILED", Reason.DENIED)
+    assert REFUSAL in (world.job.error_message or "")
 
 
 def test_unreachable_zone_of_the_plan_does_not_hide_a_lost_vm_elsewhere(running: World) -> None:

@@ -77,7 +77,7 @@ def bucket(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryObje
     """Return the installation's bucket, without a price list."""
     objects = MemoryObjects()
     monkeypatch.setenv("TRAINMASTER_BUCKET", "my-bucket")
-    monkeypatch.setattr(price_list, "objects", lambda: objects)
+    monkeypatch.setattr(price_list, "objects", lambda *_: objects)
     price_list.price_list.cache_clear()
     yield objects
     price_list.price_list.cache_clear()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from trainmaster.core.events.reads import Reads
 from trainmaster.core.events.replica_events import End
 from trainmaster.core.model.capacity import Prospect
 from trainmaster.core.model.job import Job, Label
+
+CAUSES_MAX: Final = 256
+"""Causes of one hour for which a job's VMs are out of reach, at most."""
 
 
 class JobEventBase:
@@ -156,7 +161,11 @@ class VmsQueued(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class VmsOutOfReach(JobEventBase):
-    """Google cannot reach the zone of the job's VMs, or refuses calls about them. Recorded once an hour."""
+    """Google cannot reach the zone of the job's VMs, or refuses calls about them. Each cause is recorded once an hour.
+
+    The cause is the problem without its numbers, so that all replicas of a job share it. At most `CAUSES_MAX` causes
+    are told apart.
+    """
 
     job_id: str
     problem: str
@@ -166,7 +175,8 @@ class VmsOutOfReach(JobEventBase):
 
     @property
     def key(self) -> str:
-        return f"out-of-reach-{self.at:%Y%m%d%H}"
+        cause = zlib.crc32(re.sub(r"\d+", "", self.problem).encode()) % CAUSES_MAX
+        return f"out-of-reach-{self.at:%Y%m%d%H}-{cause}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from typing import Final
 
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import current_incarnation, is_held
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.core.model.vm import Directive, Vm, VmStatus
+from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
 from trainmaster.core.reconcile.rounds import missing_members, readiness
@@ -55,6 +56,30 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     return Steps(allowed, creates_postponed=len(allowed) < len(steps), readiness=ready)
 
 
+def delete_newer(state: State, vms: tuple[Vm, ...]) -> tuple[Step, ...]:
+    """Return the deletions of the VMs that a later state has ordered. Usually `state` is out of date then.
+
+    A state that is read after the VMs were listed contains every order that led to them, unless the database was
+    restored to an earlier time. The state then ignores what their agents report, and the agents ignore its directives.
+    `state` holds the whole attempt.
+    """
+    replicas = {replica.replica_id: replica for replica in state.replicas}
+    return tuple(
+        _delete_or_await(vm)
+        for vm in vms
+        if (replica := replicas.get(vm.replica_id)) and _is_newer(vm, state.job.placed, replica)
+    )
+
+
+def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
+    """Whether a later state has ordered the VM, its incarnation, or the begin of a round that is held. Other actions
+    alternate within an incarnation: SAVE and RUN, and HOLD while the address of a slice is unknown."""
+    found = vm.directive
+    ordered = (found.attempt, found.incarnation, found.action is not DirectiveAction.HOLD) if found else (0, 0, False)
+    known = (replica.attempt, current_incarnation(job, replica), not is_held(job, replica.replica_id))
+    return vm.vm_generation > replica.vm_generation or ordered > known
+
+
 def _is_urgent(job: Job, create: Create) -> bool:
     """Whether the VMs are required, and the job waits only for optional ones."""
     return job.placement.only_optional and not create.partial
@@ -66,7 +91,8 @@ def vm_steps(
     """Return the steps from `vms` to `desired`; empty if they are equal. `replicas` are those of the whole attempt.
 
     A VM with a higher VM generation, or a later directive, than desired was made by a delivery that had read a newer
-    state: it is left alone. If two VMs share a name (a late insert in an abandoned zone), the extra one is deleted.
+    state: it is left alone (but see `delete_newer`). If two VMs share a name (a late insert in an abandoned zone), the
+    extra one is deleted.
     Replicas that wait for slice addresses yield Await only if there is no other step.
     """
     vm_by_name = match_vms(job, desired, vms)

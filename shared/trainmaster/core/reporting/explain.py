@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Final
 
 from trainmaster.core.actions import (
@@ -196,10 +196,16 @@ def next_steps(
         sentences.append(_provisioning(job, entries))
     if job.round.is_held:
         sentences.append(_awaited_members(State(job, replicas)))
-    if entries and entries[-1].decision.reason is Reason.OUT_OF_REACH:
-        last = entries[-1]
-        sentences.append(f"Last seen at {last.at:%H:%M} (recorded once an hour): {last.decision.text}")
+    sentences += _causes_out_of_reach(entries)
     return tuple(sentences) or ("Every replica runs.",)
+
+
+def _causes_out_of_reach(entries: Sequence[LedgerEntry]) -> list[str]:
+    """Return what kept Google from changing VMs in the hour before the last entry, if nothing else followed."""
+    latest = list(takewhile(lambda entry: entry.decision.reason is Reason.OUT_OF_REACH, reversed(entries)))
+    in_time = [entry for entry in reversed(latest) if latest[0].at - entry.at < timedelta(hours=1)]
+    causes = {entry.decision.text: entry.at for entry in in_time}
+    return [f"Last seen at {at:%H:%M} (recorded once an hour): {text}" for text, at in causes.items()]
 
 
 def _awaited_members(state: State) -> str:

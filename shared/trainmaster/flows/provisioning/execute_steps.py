@@ -93,17 +93,19 @@ def record_queued_vms(vms: Sequence[Vm], job: Job, deps: Deps) -> None:
 
 
 def record_out_of_reach(job_id: str, problem: str, deps: Deps) -> None:
-    """Record once an hour that Google cannot reach the job's zone, or refuses calls about its VMs."""
+    """Record once an hour for each cause that Google cannot reach the job's zone, or refuses calls about its VMs."""
     event = VmsOutOfReach(job_id, problem, deps.clock())
     if deps.store.entry(job_id, event.key) is None:  # a read is cheaper than another commit each minute
         record(event, deps)
 
 
-def record_unreachable_zone(steps: Steps, job: Job, deps: Deps) -> bool:
-    """Let a job that has not run yet go on to its next zone, as after a stockout. False: it requests no VM now."""
+def record_unreachable_zone(steps: Steps, job: Job, refusal: str, deps: Deps) -> bool:
+    """Let a job that has not run yet go on to its next zone, as after a stockout, or wait if Google refuses the list of
+    its VMs. False: it requests no VM now."""
     creates = [step for step in steps.steps if isinstance(step, Create)]
     for create in creates:
-        problem = NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_UNREACHABLE", f"Google cannot reach {create.zone}")
+        kind = CapacityErrorKind.BLOCKED if refusal else CapacityErrorKind.STOCKOUT
+        problem = NotCreated(kind, "ZONE_UNREACHABLE", refusal or f"Google cannot reach {create.zone}")
         _record_capacity_error(create, problem, job, deps)
     return bool(creates)
 
@@ -138,7 +140,7 @@ def _create_vms(create: Create, job: Job, fleet: Fleet, metadata: dict[str, str]
 
 def _present(job: Job, fleet: Fleet) -> frozenset[ReplicaId]:
     """Return the replicas that have a VM in the job's zone, listed again: the inserts of a round run side by side."""
-    vms, _ = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
+    vms, *_ = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
     return frozenset(
         vm.replica_id for vm in vms if vm.zone == job.zone and vm.status in (VmStatus.CREATING, VmStatus.RUNNING)
     )

@@ -30,7 +30,8 @@ from typing import Final
 from trainmaster.core.events import AllReady, End, ProvisioningStarted
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import is_ready, members
-from trainmaster.core.reconcile.plan import plan
+from trainmaster.core.model.vm import Vm
+from trainmaster.core.reconcile.plan import delete_newer, plan
 from trainmaster.core.reconcile.steps import Direct, Readiness, ReportLoss, ReportMissingMember, Steps
 from trainmaster.core.rules.evidence import hold_key, round_key
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
@@ -53,6 +54,7 @@ from trainmaster.flows.provisioning.outlook import gather_outlook
 from trainmaster.flows.provisioning.vm_metadata import vm_metadata
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, TuneRequest, encode_provision, encode_tune
+from trainmaster.messaging.json_log import REFUSED_CALL
 from trainmaster.ports import Lease, Loaded, reached
 
 ROUNDS_MAX: Final = 8
@@ -190,15 +192,19 @@ class _Delivery:
         if job.state is JobState.QUEUED:
             self.loaded = None  # the admission decides about the first zone
             return _Next.ROUND if self._admit(job) else _Next.SWEEP
-        vms, unreachable = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
+        vms, unreachable, refusal = reached(lambda: fleet.list_vms(job.job_id, job.tpu_zones, job.zones_used))
+        if refusal:
+            _log.warning("%s", refusal, extra={"action": REFUSED_CALL, "job_id": job.job_id})
+        if delete_newer(state, vms):
+            return self._delete_newer(vms)
         now = self.deps.clock()
         steps = plan(state, vms, now, self.inserts.created)
-        if self._goes_on(loaded, steps, unreachable):
+        if self._goes_on(loaded, steps, unreachable, refusal):
             return _Next.ROUND
         if job.zone in unreachable:
             steps = steps.without_missing()
             if job.started_at is not None:
-                record_out_of_reach(job.job_id, f"Google cannot reach {job.zone}", self.deps)
+                record_out_of_reach(job.job_id, refusal or f"Google cannot reach {job.zone}", self.deps)
         steps = suspend_timeouts(steps, state, vms, fleet_deps, now, self.heartbeats)
         if steps.is_quiet and self.request.entry_key is None and not self.has_read_heartbeats:
             self.has_read_heartbeats = True  # once, if the sweep requested this delivery
@@ -210,13 +216,21 @@ class _Delivery:
             return _Next.END if is_released else _Next.SWEEP
         return self._progress(steps, loaded)
 
-    def _goes_on(self, loaded: Loaded, steps: Steps, unreachable: Sequence[str]) -> bool:
+    def _delete_newer(self, vms: tuple[Vm, ...]) -> _Next:
+        """Read the state after the listing. VMs that are still newer remained when the database was restored."""
+        loaded = self._load()
+        steps = Steps(delete_newer(loaded.state, vms))
+        for step in steps.steps:
+            _log.warning("a later state than the stored one ordered this VM or its incarnation: %s", step)
+        return self._progress(steps, loaded) if steps.steps else _Next.ROUND
+
+    def _goes_on(self, loaded: Loaded, steps: Steps, unreachable: Sequence[str], refusal: str) -> bool:
         """Begin a held round, or go on to the next zone. False: neither is possible."""
         job = loaded.state.job
         if not unreachable:
             return self._begin_round(loaded, steps)
         is_next_zone_tried = job.zone in unreachable and job.started_at is None
-        return is_next_zone_tried and record_unreachable_zone(steps, job, self.deps)
+        return is_next_zone_tried and record_unreachable_zone(steps, job, refusal, self.deps)
 
     def _progress(self, steps: Steps, loaded: Loaded) -> _Next:
         """Execute the steps, or wait for VMs."""

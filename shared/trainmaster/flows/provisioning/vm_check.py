@@ -40,7 +40,7 @@ def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
     """List and compare once."""
     fleet, run_all = fleet_deps.fleet, fleet_deps.run_all
     try:
-        listed, unreachable = _list(fleet, deps)
+        listed, unreachable, _ = _list(fleet, deps)
     except RefusedError as error:
         _record_out_of_reach(deps.store.survey_live_jobs().jobs, str(error), deps, run_all)
         raise
@@ -54,7 +54,7 @@ def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
     orphans.handle(listed, live.job_ids, fleet, deps, fleet_deps.orphan_times, run_all)
 
 
-def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, ...]]:
+def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, ...], str]:
     """Return the VMs, and the zones that cannot be reached. If Google cannot list all zones at once, only those of
     live jobs are listed: orphans elsewhere are found later."""
     try:

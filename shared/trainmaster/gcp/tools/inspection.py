@@ -36,7 +36,7 @@ from trainmaster.gcp.tools.inspected_resources import (
 )
 from trainmaster.ports import CallersProjectError, UnknownTokenError
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 10.0
 
 
 class InspectionError(Exception):
@@ -72,6 +72,8 @@ class Inspection:
         self.project = project
         self.endpoints = endpoints
         self._access = access
+        self._silent: dict[str, InspectionError] = {}
+        """Services that did not answer, which are not called again: many checks would wait for each of them."""
 
     def google_time(self) -> datetime:
         """Return the clock of Google's server, to the second. Sends no token: a wrong clock may prevent getting one."""
@@ -237,6 +239,8 @@ class Inspection:
 
     def _call(self, service: str, path: str, body: Json | None = None) -> Json:
         """Get the resource, or post the body. `service` is a field of Endpoints."""
+        if service in self._silent:
+            raise self._silent[service]
         emulator: str = getattr(self.endpoints, service)
         google: str = getattr(GOOGLE, service)
         try:
@@ -245,7 +249,8 @@ class Inspection:
         except exceptions.GoogleAPICallError as error:
             raise InspectionError(int(error.code or 0), str(error.message)) from None
         except NO_CONNECTION as error:
-            raise InspectionError(0, f"{emulator or google} does not answer: {error}") from None
+            self._silent[service] = InspectionError(0, f"{emulator or google} does not answer: {error}")
+            raise self._silent[service] from None
 
     @cached_property
     def _token(self) -> str:

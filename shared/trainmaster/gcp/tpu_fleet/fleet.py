@@ -27,7 +27,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, Vm
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.core.reconcile.steps import Create
-from trainmaster.errors import TemporaryError
+from trainmaster.errors import RefusedError, TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.gcp.retries import FLEET_CALL_S, FLEET_READ, FLEET_WRITE
@@ -81,7 +81,7 @@ class TpuFleet:
         tpu_zones: Sequence[str] = (),
         zones: Sequence[str] = (),  # noqa: ARG002 - the port's
     ) -> tuple[Vm, ...]:
-        label, labelled, unreachable = job_label(job_id), [], []
+        label, labelled, unreachable, refusal = job_label(job_id), [], [], ""
         for zone in tpu_zones:
             try:
                 with tpu_errors(f"list the TPU nodes of {job_id} in {zone}"):
@@ -89,7 +89,8 @@ class TpuFleet:
             except TemporaryError as error:
                 _log.warning("%s", error)
                 unreachable.append(zone)
-        return complete([item.vm for item in labelled if item.label == label], unreachable)
+                refusal = str(error) if isinstance(error, RefusedError) else refusal
+        return complete([item.vm for item in labelled if item.label == label], unreachable, refusal)
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:  # noqa: ARG002 - the port's signature
         with tpu_errors("list the TPU nodes of all jobs"):

@@ -17,7 +17,7 @@ from trainmaster.core.model.round import Round
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import is_spot
-from trainmaster.core.reconcile.plan import CREATED_ANSWERS_MAX, plan
+from trainmaster.core.reconcile.plan import CREATED_ANSWERS_MAX, delete_newer, plan
 from trainmaster.core.reconcile.steps import (
     Await,
     Create,
@@ -111,6 +111,35 @@ def test_vm_or_directive_of_a_newer_state_is_left_alone() -> None:
     newer_vm = a_vm(WORKER_0, vm_generation=2, status=VmStatus.CREATING)
     newer_directive = a_vm(WORKER_1, directive=Directive(2, 1, DirectiveAction.RUN))
     assert steps(a_state(), *all_vms(newer_vm, newer_directive)) == ()
+
+
+@pytest.mark.parametrize(
+    ("round_", "found", "is_deleted"),
+    [
+        (Round(2), {"vm_generation": 2}, True),
+        (Round(2), {"directive": Directive(2, 1, DirectiveAction.HOLD)}, True),
+        (Round(2), {"directive": Directive(1, 3, DirectiveAction.HOLD)}, True),
+        (Round(2, is_held=True), {"directive": Directive(1, 2, DirectiveAction.RUN)}, True),
+        (Round(2, is_held=True), {"directive": Directive(1, 2, DirectiveAction.HOLD)}, False),
+        (Round(2), {"directive": Directive(1, 2, DirectiveAction.RUN)}, False),
+        (Round(2), {"directive": Directive(1, 2, DirectiveAction.SAVE)}, False),
+        (Round(2), {"directive": Directive(1, 1, DirectiveAction.RUN)}, False),
+        (Round(2), {"directive": None}, False),
+    ],
+)
+def test_vm_that_only_a_later_state_can_have_ordered_is_deleted(
+    round_: Round, found: dict[str, Any], *, is_deleted: bool
+) -> None:
+    vm = a_vm(WORKER_0, **found)
+    assert delete_newer(a_state(job=a_job(round=round_)), (vm,)) == ((Delete(vm),) if is_deleted else ())
+
+
+def test_deletion_of_a_newer_vm_is_awaited_and_vms_of_no_replica_are_not_judged() -> None:
+    stopping, other = (
+        a_vm(WORKER_0, vm_generation=2, status=VmStatus.STOPPING),
+        a_vm(ReplicaId(TaskType.EVALUATOR, 0), vm_generation=9),
+    )
+    assert delete_newer(a_state(), (stopping, other)) == (Await(stopping),)
 
 
 def test_request_key_is_the_same_for_a_repetition_and_differs_for_every_other_insert() -> None:
