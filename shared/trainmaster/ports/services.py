@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from trainmaster.core.intake.registry_images import RegistryImage
+from trainmaster.core.model.capacity import Advice
+from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.reporting.job_log import ServiceLine
 from trainmaster.errors import PermanentError
@@ -42,6 +44,17 @@ class Resources(Protocol):
 
     def image(self, image: RegistryImage) -> tuple[Existence, str]:
         """Look up an image by its tag or digest. Return its digest, too, `sha256:…`; empty: it is not known."""
+        ...
+
+
+class Advisor(Protocol):
+    """Google's advice about capacity."""
+
+    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> Sequence[Advice]:
+        """Return advice about Spot VMs of each role in each zone, without those about which Google gives none.
+
+        No error of Google is raised.
+        """
         ...
 
 

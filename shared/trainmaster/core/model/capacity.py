@@ -26,6 +26,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """Google's estimate of whether a request for Spot VMs would be met."""
+
+    zone: str
+    kind: str
+    """`machine_kind` of the VMs."""
+    chance: float
+    """Between 0 and 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Prospect:
     """What is expected of a candidate when a pass begins."""
 
@@ -52,6 +63,13 @@ def candidate_words(plan: Plan, candidate: int) -> str:
 def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
     """Return per candidate the keys of the outcomes that decide about it: zone and kind of each decisive role."""
     return [[(zone, kind) for kind in decisive_kinds(plan.at(number))] for number, zone in enumerate(plan.zones)]
+
+
+def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
+    """Return zone and role of each request about which Google gives advice: Spot VMs of decisive roles with GPUs."""
+    placed = [(zone, plan.at(number)) for number, zone in enumerate(plan.zones)]
+    groups = [(zone, group) for zone, at in placed if at.on_demand_after != 0 for group in _decisive_groups(at)]
+    return [(zone, group) for zone, group in groups if group.accelerator and group.spot]
 
 
 def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
