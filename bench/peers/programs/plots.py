@@ -12,6 +12,7 @@ PLOTS = {
     "exit": ("SIGKILL of a process", "seconds until"),
     "machine": ("loss of a machine", "seconds until"),
     "idle": ("idle", ""),
+    "capacity": ("capacity", "time until the gang is ready, over the best possible"),
 }
 SIZED = {
     "gang-time": ("time", "replicas", "seconds"),

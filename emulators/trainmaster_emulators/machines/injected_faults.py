@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum, auto
 from typing import Any, Final
 
+from trainmaster.simulator.weather import Climate, Weather
 from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limited
 
 ALL_ZONES: Final = "-"
@@ -37,6 +39,8 @@ class InjectedFaults:
     """Calls without permission, by their names in `compute.server` and `tpu.server`, such as `bulk_insert`."""
     disabled_apis: tuple[str, ...] = ()
     """`compute`, `tpu`."""
+    weather: Mapping[str, Any] | None = None
+    """Seed and climate of `trainmaster.simulator.weather`, which begins when it is set; None: no weather."""
 
 
 class Trouble(Enum):
@@ -64,6 +68,7 @@ def parse_injected_faults(body: Json) -> InjectedFaults:
             strict_lists=bool(body.get("strict_lists", False)),
             refused_calls=_names(body.get("refused_calls", ())),
             disabled_apis=_names(body.get("disabled_apis", ())),
+            weather=_weather(body.get("weather")),
         )
     except (TypeError, ValueError) as error:
         raise ApiError(400, "invalid", f"Invalid fault value: {error}") from error
@@ -81,12 +86,23 @@ def _limits(value: Any) -> dict[str, int]:
     return dict(value)
 
 
+def _weather(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    is_known = isinstance(value, dict) and set(value) == {"seed", "climate"} and type(value["seed"]) is int
+    if not is_known or value["climate"] not in list(Climate):
+        raise ValueError(f'weather: {value!r} must be {{"seed": NUMBER, "climate": one of {", ".join(Climate)}}}')
+    return dict(value)
+
+
 class FaultInjector:
     """Holds the faults in effect. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._now = InjectedFaults()
+        self.weather: Weather | None = None
+        self._weather_began = 0.0
 
     @property
     def now(self) -> InjectedFaults:
@@ -95,7 +111,15 @@ class FaultInjector:
 
     def set(self, faults: InjectedFaults) -> None:
         with self._lock:
+            if faults.weather != self._now.weather:
+                self.weather = Weather(**faults.weather) if faults.weather else None
+                self._weather_began = time.monotonic()
             self._now = faults
+
+    @property
+    def weather_s(self) -> float:
+        """The age of the weather."""
+        return time.monotonic() - self._weather_began
 
     def admit_call(self) -> None:
         """Count an API call. Raises ApiError while calls are rate limited."""
