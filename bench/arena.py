@@ -29,7 +29,7 @@ from trainmaster.core.actions import AcceptJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import CapacityErrorKind, Event, ProvisioningStarted, VmsNotCreated
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.model.capacity import Advice, Outcome, Prospect, candidate_keys, machine_kind
+from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys, machine_kind
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Accelerator, Candidate, Option, Plan, Program, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
@@ -38,11 +38,12 @@ from trainmaster.core.rules.judge import judge
 from trainmaster.core.rules.outlook import look_out
 from trainmaster.core.rules.search import may_begin_pass
 from trainmaster.core.timeouts import ADVICE_KEPT
-from trainmaster.cost.candidate_prices import BAND
 from trainmaster.simulator.weather import Climate, Weather
 
 START: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
 GANG: Final = 4
+BAND: Final = 1.15
+"""Prices within it are one rank, as `trainmaster.cost` ranks candidates."""
 LIMIT_S: Final = 48 * 3600.0
 SWEEP_S: Final = 60.0
 READY_S: Final = 75.0
@@ -151,16 +152,16 @@ class Search:
             found.append(Outcome(zone, machine_kind(group, spot=group.spot), at(max(own_s, visit_s)), is_created))
         return found
 
-    def advice(self) -> list[Advice]:
-        if self.opinion is None:
-            return []
+    def advice(self) -> dict[tuple[str, str], float]:
+        """Return what Google says, as all jobs that ask within ten minutes get it."""
         asked_s = self.now_s // ADVICE_KEPT.total_seconds() * ADVICE_KEPT.total_seconds()
-        said = self.weather.advice
-        return [
-            Advice(zone, machine_kind(group, spot=True), self.opinion(said(zone, GANG, asked_s, group.machine_type)))
-            for zone, group in self.market.pools
-            if group.spot
-        ]
+        said, opinion = self.weather.advice, self.opinion
+        pools = [(zone, group) for zone, group in self.market.pools if opinion and group.spot]
+        return {
+            (zone, machine_kind(group, spot=True)): opinion(said(zone, GANG, asked_s, group.machine_type))
+            for zone, group in pools
+            if opinion
+        }
 
 
 def at(seconds: float) -> datetime:

@@ -10,7 +10,7 @@ from bench import arena
 from tests.support.jobs import START
 from tests.support.world import World
 from trainmaster.core.events import CapacityErrorKind, JobSubmitted
-from trainmaster.core.model.capacity import Advice, Outcome, machine_kind
+from trainmaster.core.model.capacity import Outcome, machine_kind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.reconcile.steps import Create
@@ -76,12 +76,12 @@ class WeatherAdvisor:
 
     weather: Weather
 
-    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> list[Advice]:
+    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> dict[tuple[str, str], float]:
         asked_s, said = (now - START) // ADVICE_KEPT * ADVICE_KEPT.total_seconds(), self.weather.advice
-        return [
-            Advice(zone, machine_kind(group, spot=True), said(zone, group.count, asked_s, group.machine_type))
+        return {
+            (zone, machine_kind(group, spot=True)): said(zone, group.count, asked_s, group.machine_type)
             for zone, group in requests
-        ]
+        }
 
 
 def search(world: World, job: Job, limit_s: float) -> None:

@@ -102,7 +102,7 @@ class FaultInjector:
         self._lock = threading.Lock()
         self._now = InjectedFaults()
         self.weather: Weather | None = None
-        self._weather_began = 0.0
+        self._began = 0.0
 
     @property
     def now(self) -> InjectedFaults:
@@ -113,13 +113,12 @@ class FaultInjector:
         with self._lock:
             if faults.weather != self._now.weather:
                 self.weather = Weather(**faults.weather) if faults.weather else None
-                self._weather_began = time.monotonic()
+                self._began = time.monotonic()
             self._now = faults
 
     @property
     def weather_s(self) -> float:
-        """The age of the weather."""
-        return time.monotonic() - self._weather_began
+        return time.monotonic() - self._began
 
     def admit_call(self) -> None:
         """Count an API call. Raises ApiError while calls are rate limited."""

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Protocol
 
 from trainmaster.core.intake.registry_images import RegistryImage
-from trainmaster.core.model.capacity import Advice
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.reporting.job_log import ServiceLine
@@ -50,10 +49,10 @@ class Resources(Protocol):
 class Advisor(Protocol):
     """Google's advice about capacity."""
 
-    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> Sequence[Advice]:
-        """Return advice about Spot VMs of each role in each zone, without those about which Google gives none.
+    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> Mapping[tuple[str, str], float]:
+        """Return by zone and kind the chance, from 0 to 1, that Spot VMs of these roles can be created.
 
-        No error of Google is raised.
+        Those about which Google gives no advice are missing. No error of Google is raised.
         """
         ...
 

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 MINUTE_S: Final = 60.0
@@ -106,6 +106,12 @@ class Alternating:
         return SHORT_ON_SHARE if is_on else SHORT_OFF_SHARE
 
 
+@cache
+def is_offered(seed: int, zone: str, family: str) -> bool:
+    places = ((zone.rpartition("-")[0], OFFERING_REGIONS), (zone, OFFERING_ZONES))
+    return all(random.Random(f"{seed}/offer/{family}/{place}").random() < share for place, share in places)  # noqa: S311 - weather keeps no secret
+
+
 @dataclass
 class Weather:
     """The capacity of machines in zones. Equal seeds give equal weather.
@@ -117,11 +123,10 @@ class Weather:
     seed: int
     climate: Climate
     _processes: dict[str, Alternating] = field(default_factory=dict)
-    _offers: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def room(self, zone: str, at_s: float, machine: str = "", *, spot: bool) -> int:
         """Return for how many VMs the zone has room."""
-        if machine and not self._is_offered(zone, machine.partition("-")[0]):
+        if machine and not is_offered(self.seed, zone, machine.partition("-")[0]):
             return 0
         processes = self._of_spot(zone, machine)
         has_spot = all(process.is_on(at_s) for process in processes)
@@ -166,13 +171,6 @@ class Weather:
 
     def _extra(self, zone: str, machine: str) -> Alternating:
         return self._process(f"E{machine}/{zone}", lambda _: self._shares.extra, 1.5)
-
-    def _is_offered(self, zone: str, family: str) -> bool:
-        places = ((zone.rpartition("-")[0], OFFERING_REGIONS), (zone, OFFERING_ZONES))
-        key = (zone, family)
-        if key not in self._offers:
-            self._offers[key] = all(self._rng(f"offer/{family}/{place}").random() < share for place, share in places)
-        return self._offers[key]
 
     def _process(self, key: str, share: Callable[[random.Random], float], scale: float) -> Alternating:
         """Return the process with this key. Each has a generator of its own."""

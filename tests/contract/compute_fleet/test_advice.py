@@ -12,7 +12,6 @@ import requests
 from tests.contract.compute_fleet.answers import a_response
 from tests.integration.compute.emulator import PROJECT, Emulator
 from tests.support.jobs import START
-from trainmaster.core.model.capacity import Advice
 from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.timeouts import ADVICE_KEPT, ADVICE_REFUSED
@@ -33,15 +32,23 @@ def advisor(emulator: Emulator) -> Advisor:
 
 
 def chances(advisor: Advisor, *requests_: tuple[str, TaskGroup], after: timedelta = timedelta()) -> list[float]:
-    return [advice.chance for advice in advisor.advise(requests_, START + after)]
+    return list(advisor.advise(requests_, START + after).values())
 
 
 def test_each_zone_and_role_has_advice_of_its_own(emulator: Emulator, advisor: Advisor) -> None:
     emulator.faults(stockout_zones=[A])
     found = advisor.advise([(A, GPU), (B, GPU), (FAR, BUILT_IN), (B, GPU)], START)
     other = "Spot a2-highgpu-1g with 1 x nvidia-tesla-a100"
-    assert found == [Advice(A, KIND, 0.1), Advice(B, KIND, 0.9), Advice(FAR, other, 0.9)]
-    assert advisor.advise([], START) == []
+    assert found == {(A, KIND): 0.1, (B, KIND): 0.9, (FAR, other): 0.9}
+    assert advisor.advise([], START) == {}
+
+
+def test_of_two_roles_of_one_kind_the_larger_decides(emulator: Emulator, advisor: Advisor) -> None:
+    emulator.faults(machine_limits={"n1-standard-8": 4})
+    one = replace(GPU, task_type=TaskType.CHIEF, count=1)
+    many = replace(GPU, count=5)
+    assert chances(advisor, (A, one)) == [0.9]
+    assert chances(advisor, (A, many), (A, one)) == chances(advisor, (A, one), (A, many)) == [0.1]
 
 
 def test_answer_is_kept_for_ten_minutes_and_for_this_number_of_vms(emulator: Emulator, advisor: Advisor) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.core.events import CapacityErrorKind, ProvisioningStarted, VmsNotCreated
-from trainmaster.core.model.capacity import Advice, machine_kind
+from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.reconcile.steps import Create
@@ -40,10 +40,10 @@ class FixedAdvisor:
     chances: dict[str, float]
     asked: list[set[str]] = field(default_factory=list)
 
-    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> list[Advice]:
+    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> dict[tuple[str, str], float]:
         self.asked.append({zone for zone, _ in requests})
         known = [(zone, group) for zone, group in requests if zone in self.chances]
-        return [Advice(zone, machine_kind(group, spot=True), self.chances[zone]) for zone, group in known]
+        return {(zone, machine_kind(group, spot=True)): self.chances[zone] for zone, group in known}
 
 
 def a_search(spot: str, advisor: FixedAdvisor | None) -> tuple[World, FullFleet]:

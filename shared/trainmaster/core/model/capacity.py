@@ -26,17 +26,6 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
-    """Google's estimate of whether a request for Spot VMs would be met."""
-
-    zone: str
-    kind: str
-    """`machine_kind` of the VMs."""
-    chance: float
-    """Between 0 and 1."""
-
-
-@dataclass(frozen=True, slots=True)
 class Prospect:
     """What is expected of a candidate when a pass begins."""
 

@@ -9,11 +9,11 @@ more than an outcome, except for a recent stockout (`ADVICE_DOUBTED`). No candid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from trainmaster.core.model.capacity import Advice, Outcome, Prospect
+from trainmaster.core.model.capacity import Outcome, Prospect
 from trainmaster.core.timeouts import ADVICE_DOUBTED, CAPACITY_FRESH, CAPACITY_HALF_LIFE
 
 UNKNOWN: Final = 0.5
@@ -22,22 +22,23 @@ LIKELY_MIN: Final = 0.3
 """Chance from which a candidate is requested by rank. A stockout leaves it below that for two hours. Prototypes with
 thresholds from 0.2 to 0.45 found capacity as fast, within 6 %."""
 ADVICE_WEIGHT: Final = 0.7
+NO_ADVICE: Final[Mapping[tuple[str, str], float]] = {}
 
 Keys = Sequence[Iterable[tuple[str, str]]]
 """Per candidate, the keys of the outcomes that decide about it: zone and kind of each role."""
 
 
 def look_out(
-    keys: Keys, outcomes: Iterable[Outcome], now: datetime, advice: Iterable[Advice] = ()
+    keys: Keys, outcomes: Iterable[Outcome], now: datetime, advice: Mapping[tuple[str, str], float] = NO_ADVICE
 ) -> tuple[Prospect, ...]:
-    """Return the prospect of each candidate at `now`. The least likely of its roles decides."""
+    """Return the prospect of each candidate at `now`. The least likely of its roles decides.
+
+    `advice`: the chances that Google estimates, by zone and kind.
+    """
     known = {outcome.key: outcome for outcome in outcomes}
-    advised: dict[tuple[str, str], float] = {}
-    for one in advice:
-        advised[one.zone, one.kind] = min(one.chance, advised.get((one.zone, one.kind), 1.0))
 
     def prospect(of_candidate: Iterable[tuple[str, str]]) -> Prospect:
-        roles = [(known.get(key), advised.get(key)) for key in of_candidate if key in known or key in advised]
+        roles = [(known.get(key), advice.get(key)) for key in of_candidate if key in known or key in advice]
         chance = min((_chance(outcome, estimate, now) for outcome, estimate in roles), default=UNKNOWN)
         failed_at = max((outcome.at for outcome, _ in roles if outcome and not outcome.is_created), default=None)
         return Prospect(round(chance, 3), failed_at)
@@ -46,7 +47,6 @@ def look_out(
 
 
 def _chance(outcome: Outcome | None, advised: float | None, now: datetime) -> float:
-    """Return the chance of capacity, as far as it is known from an outcome and from advice."""
     age = max(timedelta(), now - outcome.at) if outcome else timedelta()
     remembered = UNKNOWN
     if outcome:

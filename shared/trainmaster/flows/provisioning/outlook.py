@@ -24,7 +24,7 @@ def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
         return ()
     keys = candidate_keys(job.plan)
     outcomes = deps.store.outcomes(list(dict.fromkeys(key for of_candidate in keys for key in of_candidate)))
-    advice = deps.advisor.advise(advisable(job.plan), deps.clock()) if deps.advisor else ()
+    advice = deps.advisor.advise(advisable(job.plan), deps.clock()) if deps.advisor else {}
     return look_out(keys, outcomes, deps.clock(), advice)
 
 

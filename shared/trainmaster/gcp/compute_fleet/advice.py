@@ -14,7 +14,7 @@ from typing import Final
 
 from google.cloud import compute_v1
 
-from trainmaster.core.model.capacity import Advice, machine_kind
+from trainmaster.core.model.capacity import machine_kind
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.timeouts import ADVICE_KEPT, ADVICE_REFUSED
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
@@ -28,7 +28,6 @@ CALL_S: Final = 5.0
 SHORT_UPTIME: Final = "60s"
 """Most VMs are expected to be preempted within ten minutes: the next value is 600 s."""
 SHORT_UPTIME_CHANCE: Final = 0.1
-"""What such VMs are worth, whatever the chance of their creation."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,14 +44,16 @@ class CapacityAdvisor:
         self._kept: dict[tuple[str, str, int], tuple[datetime, float | None]] = {}
         """Zone, kind and number of VMs → until when the answer is kept, and the chance."""
 
-    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> list[Advice]:
+    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> dict[tuple[str, str], float]:
+        """Several roles of one kind have the chance of the largest."""
         wanted = {(zone, machine_kind(group, spot=True), group.count): group for zone, group in requests}
         kept = {key: answer for key, answer in self._kept.items() if answer[0] > now}
         asked = wanted.keys() - kept.keys()
         with ThreadPoolExecutor(AT_ONCE) as pool:
             kept |= zip(asked, pool.map(lambda key: self._ask(key[0], wanted[key], now), asked), strict=True)
         self._kept = kept
-        return [Advice(*key[:2], chance) for key in wanted if (chance := kept[key][1]) is not None]
+        by_count = sorted(wanted, key=lambda key: key[2])
+        return {key[:2]: chance for key in by_count if (chance := kept[key][1]) is not None}
 
     def _ask(self, zone: str, group: TaskGroup, now: datetime) -> tuple[datetime, float | None]:
         selection = {"machine_types": [group.machine_type], "guest_accelerators": accelerators(group)}
@@ -62,12 +63,14 @@ class CapacityAdvisor:
             "instance_flexibility_policy": {"instance_selections": {"replicas": selection}},
             "instance_properties": {"scheduling": {"provisioning_model": "SPOT"}},
         }
-        request = {"project": self._project, "region": zone.rpartition("-")[0]}
+        request = {
+            "project": self._project,
+            "region": zone.rpartition("-")[0],
+            "capacity_advice_request_resource": question,
+        }
         try:
             with compute_errors(f"ask for advice on capacity in {zone}"):
-                response = self._advice.capacity(
-                    {**request, "capacity_advice_request_resource": question}, retry=None, timeout=CALL_S
-                )
+                response = self._advice.capacity(request, retry=None, timeout=CALL_S)
         except (TemporaryError, PermanentError) as error:
             kept = ADVICE_REFUSED if isinstance(error, (PermanentError, RefusedError)) else ADVICE_KEPT
             _log.info("not again for %s: %s", kept, error)

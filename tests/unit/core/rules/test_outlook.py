@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tests.support.jobs import a_plan, at
-from trainmaster.core.model.capacity import Advice, Outcome, Prospect, advisable, decisive_kinds, machine_kind
+from trainmaster.core.model.capacity import Outcome, Prospect, advisable, decisive_kinds, machine_kind
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.outlook import in_order, is_fresh, look_out
@@ -84,13 +84,13 @@ def test_advice_counts_more_than_an_outcome_except_a_recent_stockout(
     outcome: bool | None, age_s: float, chance: float
 ) -> None:
     outcomes = [] if outcome is None else [Outcome("z", GPU, at(0), outcome)]
-    (prospect,) = look_out([[("z", GPU)]], outcomes, at(age_s), [Advice("z", GPU, 0.9), Advice("y", GPU, 0.1)])
+    (prospect,) = look_out([[("z", GPU)]], outcomes, at(age_s), {("z", GPU): 0.9, ("y", GPU): 0.1})
     assert prospect.chance == pytest.approx(chance, abs=0.0006)
     assert prospect.failed_at == (at(0) if outcome is False else None)
 
 
-def test_least_likely_role_and_the_worst_advice_about_it_decide() -> None:
-    advice = [Advice("z", GPU, 0.9), Advice("z", GPU, 0.3), Advice("z", CPU, 0.5)]
+def test_role_with_the_worst_advice_decides() -> None:
+    advice = {("z", GPU): 0.3, ("z", CPU): 0.9}
     assert look_out([[("z", GPU), ("z", CPU)]], [], at(0), advice) == (Prospect(0.36),)
 
 
