@@ -113,13 +113,6 @@ ASSUMPTIONS: Final = (
         "a list of VMs and of TPU nodes",
     ),
     Assumption(
-        "advice",
-        "Compute Engine gives a project advice on capacity for Spot VMs with GPUs, or refuses it.",
-        ("docs/decisions/0164-advice-on-capacity.md",),
-        "either",
-        "advice.capacity for one VM",
-    ),
-    Assumption(
         "schedule_token",
         "Cloud Run accepts the access token of Cloud Scheduler for the function `api`.",
         ("shared/trainmaster/gcp/tools/scheduler.py",),

@@ -138,7 +138,7 @@ def ask_for_advice(world: World) -> None:
     """Ask once how likely a Spot VM with a GPU can be created, as `provision` does."""
     group = TaskGroup(TaskType.WORKER, 1, "n1-standard-4", Accelerator("nvidia-tesla-t4", 1), spot=True)
     found = world.advisor.advise([(f"{world.region}-a", group)], datetime.now(UTC))
-    world.saw("advice", "answers" if found else "no answer")
+    world.report(f"chance of a Spot VM with a T4: {found or 'Google gives no advice'}")
 
 
 def list_tpus(world: World) -> None:

@@ -9,23 +9,17 @@ documentation. Google refuses fields that a resource cannot have; this emulator 
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, Final, cast
+import re
+from collections.abc import Iterator
+from typing import Any, Final
 
-from lark import Lark, LarkError, Token, Transformer, v_args
 from werkzeug.wrappers import Request
 
 from trainmaster_emulators.machines.api_errors import Json, invalid
 
 Mask = dict[str, "Mask"]
 """Selected fields; an empty mask selects everything below."""
-_GRAMMAR: Final = r"""
-    paths: path ("," path)*
-    path: NAME [_SEPARATOR path | "(" paths ")"]
-    NAME: /[A-Za-z0-9_$]+|[*]/
-    _SEPARATOR: /[\/.]/
-    %ignore " "
-"""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_$]+|[*/.(),]")
 
 
 def select_fields(request: Request, body: Json) -> Json:
@@ -37,34 +31,50 @@ def select_fields(request: Request, body: Json) -> Json:
 
 def parse_mask(text: str) -> Mask:
     """Parse a mask. Raises ApiError if it is malformed."""
-    try:
-        return cast(Mask, _parser().parse(text))
-    except LarkError:
-        raise invalid("fields", text, "Invalid field selection.") from None
+    tokens = _TOKEN.findall(text.replace(" ", ""))
+    if "".join(tokens) != text.replace(" ", ""):
+        raise invalid("fields", text, "Invalid field selection.")
+    remaining = iter([*tokens, ""])
+    mask, end = _parse_list(remaining, text)
+    if end:
+        raise invalid("fields", text, "Invalid field selection.")
+    return mask
 
 
-@cache
-def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", start="paths", transformer=_ToMask())
-
-
-@v_args(inline=True)
-class _ToMask(Transformer[Token, Mask]):
-    """Builds the mask while it is parsed. Each method handles the grammar rule of its name."""
-
-    def paths(self, *masks: Mask) -> Mask:
-        merged: Mask = {}
-        for mask in masks:
-            _merge(merged, mask)
-        return merged
-
-    def path(self, name: Token, rest: Mask | None = None) -> Mask:
-        return {str(name): rest or {}}
+def _parse_list(tokens: Iterator[str], text: str) -> tuple[Mask, str]:
+    """Return the mask of a list of paths, and the token that ends it."""
+    mask: Mask = {}
+    while True:
+        names, end = _parse_path(tokens, text)
+        nested: Mask = {}
+        if end == "(":
+            nested, end = _parse_list(tokens, text)
+            if end != ")":
+                raise invalid("fields", text, "Invalid field selection.")
+            end = next(tokens, "")
+        target = mask
+        for name in names:
+            target = target.setdefault(name, {})
+        _merge(target, nested)
+        if end != ",":
+            return mask, end
 
 
 def _merge(mask: Mask, other: Mask) -> None:
     for name, nested in other.items():
         _merge(mask.setdefault(name, {}), nested)
+
+
+def _parse_path(tokens: Iterator[str], text: str) -> tuple[list[str], str]:
+    names: list[str] = []
+    while True:
+        name = next(tokens, "")
+        if not name or name in "/.(),":
+            raise invalid("fields", text, "Invalid field selection.")
+        names.append(name)
+        separator = next(tokens, "")
+        if separator not in ("/", "."):
+            return names, separator
 
 
 def select(value: Any, mask: Mask) -> Any:

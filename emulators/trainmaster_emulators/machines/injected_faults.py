@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainmaster.simulator.weather import Climate, Weather
 from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limited
@@ -15,15 +15,25 @@ from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limit
 ALL_ZONES: Final = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class InjectedFaults:
+class SeededWeather(BaseModel):
+    """Weather of `trainmaster.simulator.weather`, which limits the capacity for VMs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: Annotated[int, Field(strict=True)]
+    climate: Climate
+
+
+class InjectedFaults(BaseModel):
     """The faults in effect."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     stockout_zones: tuple[str, ...] = ()
     """Zones without capacity."""
     quota_regions: tuple[str, ...] = ()
     """Regions in which the project's quota is exhausted."""
-    machine_limits: Mapping[str, int] = field(default_factory=dict)
+    machine_limits: dict[str, Annotated[int, Field(ge=0, strict=True)]] = {}
     """Machine type → number of VMs for which each zone has capacity."""
     slow_s: float = 0.0
     """Delay added to every change of state."""
@@ -39,8 +49,8 @@ class InjectedFaults:
     """Calls without permission, by their names in `compute.server` and `tpu.server`, such as `bulk_insert`."""
     disabled_apis: tuple[str, ...] = ()
     """`compute`, `tpu`."""
-    weather: Mapping[str, Any] | None = None
-    """Seed and climate of `trainmaster.simulator.weather`, which begins when it is set; None: no weather."""
+    weather: SeededWeather | None = None
+    """It begins when it is set, and goes on with the clock."""
 
 
 class Trouble(Enum):
@@ -53,46 +63,11 @@ class Trouble(Enum):
 
 def parse_injected_faults(body: Json) -> InjectedFaults:
     """Return the requested faults. Faults that the body does not contain are off. Raises ApiError (400)."""
-    unknown = set(body) - {known.name for known in fields(InjectedFaults)}
-    if unknown:
-        raise ApiError(400, "invalid", f"Unknown faults: {', '.join(sorted(unknown))}")
     try:
-        return InjectedFaults(
-            stockout_zones=_names(body.get("stockout_zones", ())),
-            quota_regions=_names(body.get("quota_regions", ())),
-            machine_limits=_limits(body.get("machine_limits", {})),
-            slow_s=float(body.get("slow_s", 0)),
-            rate_limited=int(body.get("rate_limited", 0)),
-            unfit_zones=_names(body.get("unfit_zones", ())),
-            unreachable_zones=_names(body.get("unreachable_zones", ())),
-            strict_lists=bool(body.get("strict_lists", False)),
-            refused_calls=_names(body.get("refused_calls", ())),
-            disabled_apis=_names(body.get("disabled_apis", ())),
-            weather=_weather(body.get("weather")),
-        )
-    except (TypeError, ValueError) as error:
-        raise ApiError(400, "invalid", f"Invalid fault value: {error}") from error
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
-        raise ValueError(f"{value!r} must be a list of names")
-    return tuple(value)
-
-
-def _limits(value: Any) -> dict[str, int]:
-    if not isinstance(value, dict) or not all(type(limit) is int and limit >= 0 for limit in value.values()):
-        raise ValueError(f"{value!r} must be a table from machine types to numbers of VMs")
-    return dict(value)
-
-
-def _weather(value: Any) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    is_known = isinstance(value, dict) and set(value) == {"seed", "climate"} and type(value["seed"]) is int
-    if not is_known or value["climate"] not in list(Climate):
-        raise ValueError(f'weather: {value!r} must be {{"seed": NUMBER, "climate": one of {", ".join(Climate)}}}')
-    return dict(value)
+        return InjectedFaults.model_validate(body)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+        raise ApiError(400, "invalid", f"Invalid faults: {'; '.join(problems)}") from None
 
 
 class FaultInjector:
@@ -112,7 +87,7 @@ class FaultInjector:
     def set(self, faults: InjectedFaults) -> None:
         with self._lock:
             if faults.weather != self._now.weather:
-                self.weather = Weather(**faults.weather) if faults.weather else None
+                self.weather = Weather(faults.weather.seed, faults.weather.climate) if faults.weather else None
                 self._began = time.monotonic()
             self._now = faults
 
@@ -125,7 +100,7 @@ class FaultInjector:
         with self._lock:
             if self._now.rate_limited <= 0:
                 return
-            self._now = replace(self._now, rate_limited=self._now.rate_limited - 1)
+            self._now = self._now.model_copy(update={"rate_limited": self._now.rate_limited - 1})
         raise rate_limited()
 
     def trouble(self, api: str, call: str, zone: str | None) -> Trouble | None:
@@ -141,4 +116,4 @@ class FaultInjector:
         return Trouble.UNREACHABLE if is_failing else None
 
     def as_json(self) -> Json:
-        return asdict(self.now)
+        return self.now.model_dump(mode="json")

@@ -24,7 +24,6 @@ ALL_RIGHT = {
     "gang": "created",
     "spot": "created",
     "field_mask": "accepted",
-    "advice": "answers",
     "deletion_by_id": "deleted",
     "maintenance": "migrated",
     "maintenance_event": "MIGRATE_ON_HOST_MAINTENANCE",
