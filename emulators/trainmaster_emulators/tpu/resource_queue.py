@@ -82,7 +82,7 @@ class TpuQueue:
                 raise not_while("delete", queued.state)
             if node is not None and not force and queued.state not in DELETABLE:
                 raise not_while("delete", queued.state)
-            queued.state = QueueState.DELETING
+            queued.state, queued.error = QueueState.DELETING, None
         operation = self._begin(queued, "delete")
         self._spawn(lambda: self._remove(queued, operation, with_node=force))
         return operation
