@@ -1,47 +1,106 @@
 """How fast searches find capacity, in seeded weather: `python -m bench.arena [WEATHERS]`.
 
-    oracle    takes the first zone that has room
-    now       the rules of the product, with what other jobs have found
+    oracle           takes the first candidate that has room
+    Trainmaster      the rules of the product, with Google's advice; also without it, and with the opposite of it
+    cheapest first   the rule of SkyPilot 0.14.1: by price, each once; then again, after a pause of one to five minutes
+    one region       the rules of the product for a job without alternatives
 
-All times count until the gang is ready, and are cut at 48 hours. The rules are the real ones: each capacity error is
-judged and folded into the job's state. No cloud is called, and no time passes.
+A job has 36 candidates: two machines, three zones in each of three regions, Spot and on demand. All times count until
+the gang is ready, and are cut at 48 hours. The rules are the real ones: each capacity error is judged and folded into
+the job's state. No cloud is called, and no time passes.
 """
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from math import exp, log
+from statistics import fmean
 from typing import Final
 
+from bench.report import PLOTTER, ROOT
 from trainmaster.core.actions import AcceptJob
 from trainmaster.core.decisions import Decision, Reason, Rule
 from trainmaster.core.events import CapacityErrorKind, Event, ProvisioningStarted, VmsNotCreated
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys
+from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys, machine_kind
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.plan import Accelerator, Plan, Program, TaskGroup
-from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.plan import Accelerator, Candidate, Option, Plan, Program, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.capacity_backoff import is_too_early
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.rules.outlook import look_out
 from trainmaster.core.rules.search import may_begin_pass
+from trainmaster.core.timeouts import ADVICE_KEPT
 from trainmaster.simulator.weather import Climate, Weather
 
 START: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
 GANG: Final = 4
+BAND: Final = 1.15
+"""Prices within it are one rank, as `trainmaster.cost` ranks candidates."""
 LIMIT_S: Final = 48 * 3600.0
 SWEEP_S: Final = 60.0
 READY_S: Final = 75.0
 """From the creation of a VM to its agent's report."""
+CREATION_S: Final = (8.0, 25.0)
 VISIT_S: Final = 7200.0
-"""Other jobs request VMs in each zone every two hours."""
-ONE_REGION: Final = tuple(f"us-central1-{letter}" for letter in "abcf")
-THREE_REGIONS: Final = (*ONE_REGION, *(f"us-east4-{letter}" for letter in "abc"), *(f"us-west1-{c}" for c in "abc"))
+"""Other jobs request VMs of each candidate every two hours."""
+ZONES: Final = (
+    *("us-central1-a", "us-central1-b", "us-central1-c"),
+    *("us-east1-b", "us-east1-c", "us-east1-d"),
+    *("us-west1-a", "us-west1-b", "us-west1-c"),
+)
+ONE_REGION: Final = ZONES[:3]
+GROUPS: Final = tuple(
+    TaskGroup(TaskType.WORKER, GANG, machine_type, Accelerator(accelerator, 1), spot=spot)
+    for spot in (True, False)
+    for machine_type, accelerator in (("a2-highgpu-1g", "nvidia-tesla-a100"), ("g2-standard-4", "nvidia-l4"))
+)
+
+
+@dataclass(frozen=True)
+class Market:
+    """A job, and the price of each of its candidates."""
+
+    plan: Plan
+    prices: tuple[float, ...]
+
+    @cached_property
+    def keys(self) -> list[list[tuple[str, str]]]:
+        return candidate_keys(self.plan)
+
+    @cached_property
+    def pools(self) -> tuple[tuple[str, TaskGroup], ...]:
+        return tuple((zone, self.plan.at(number).groups[0]) for number, zone in enumerate(self.plan.zones))
+
+
+def one_region(zones: Sequence[str] = ONE_REGION) -> Market:
+    """Return a job without alternatives."""
+    plan = Plan(
+        GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", tuple(zones), "pytorch", "image", 604_800
+    )
+    return Market(plan, (1.0,) * len(zones))
+
+
+def anywhere(seed: int) -> Market:
+    """Return a job with alternatives (`anyOf`). Spot VMs cost 28 to 45 % of the others; regions differ by 20 %."""
+    rng = random.Random(f"{seed}/prices")  # noqa: S311 - as in weather
+    regions = {zone.rpartition("-")[0]: 0.0 for zone in ZONES}
+    factors = {region: rng.uniform(1, 1.2) for region in regions}
+    machines = {group.machine_type: (rng.uniform(1, 1.5), rng.uniform(0.28, 0.45)) for group in GROUPS}
+    found = [(group, zone, *machines[group.machine_type]) for group in GROUPS for zone in ZONES]
+    prices = [base * (share if group.spot else 1) * factors[zone[:-2]] for group, zone, base, share in found]
+    ranks = [1 + int(log(price / min(prices), BAND)) for price in prices]
+    candidates = tuple(Candidate(number // len(ZONES), rank) for number, rank in enumerate(ranks))
+    options = tuple(Option((group,)) for group in GROUPS)
+    plan = replace(one_region().plan, zones=ZONES * len(GROUPS), options=options, candidates=candidates)
+    return Market(plan, tuple(prices))
 
 
 @dataclass
@@ -49,48 +108,60 @@ class Search:
     """One search for capacity. Each arm gets one of its own, with the same weather and the same answers of Google."""
 
     weather: Weather
-    zones: tuple[str, ...]
-    lost_in: str | None = None
-    """Zone in which the gang ran and lost all VMs at `now_s`; None: it has never run."""
+    market: Market
+    opinion: Callable[[float], float] | None = float
+    """Makes advice of what Google says; None: there is no advice."""
     now_s: float = 0.0
-    requests: int = 0
-    _failed: dict[str, float] = field(default_factory=dict)
-    """When the job's own request failed last, by zone."""
+    price: float = 1.0
+    """Of what was found, over the cheapest that had room."""
+    _failed: dict[int, float] = field(default_factory=dict)
+    """When the job's own request failed last, by candidate."""
 
     def __post_init__(self) -> None:
-        self._rng = random.Random(f"{self.weather.seed}/answers")  # noqa: S311 - weather keeps no secret
-        self._offsets = {zone: self._rng.uniform(0, VISIT_S) for zone in self.zones}
+        self._rng = random.Random(f"{self.weather.seed}/answers")  # noqa: S311 - as in weather
+        self._offsets = [self._rng.uniform(0, VISIT_S) for _ in self.market.pools]
 
-    def request(self, zone: str) -> tuple[str, ...] | None:
+    def room(self, number: int, at_s: float) -> int:
+        zone, group = self.market.pools[number]
+        return self.weather.room(zone, at_s, group.machine_type, spot=group.spot)
+
+    def request(self, number: int) -> tuple[str, ...] | None:
         """Request the gang. Return None if it is ready, else the zones that Google names."""
-        self.requests += 1
-        rng = self._rng
-        if self.weather.room(zone, self.now_s, spot=True) >= GANG:
-            self.now_s += rng.uniform(8, 25) + READY_S
+        rng, (zone, group) = self._rng, self.market.pools[number]
+        if self.room(number, self.now_s) >= GANG:
+            free = (p for n, p in enumerate(self.market.prices) if self.room(n, self.now_s) >= GANG)
+            self.price = self.market.prices[number] / min(free)
+            self.now_s += rng.uniform(*CREATION_S) + READY_S
             return None
-        named = tuple(other for other in self.zones if other != zone and self._is_named(other, zone))
+        named = self.weather.named(zone, self.market.plan.zones, self.now_s, group.machine_type, spot=group.spot)
         self.now_s += 1.0 if rng.random() < 0.2 else min(rng.lognormvariate(log(8), 0.8), 120.0)  # noqa: PLR2004
-        self._failed[zone] = self.now_s
-        return named if rng.random() < 0.6 else ()  # noqa: PLR2004
+        self._failed[number] = self.now_s
+        return named
 
-    def outcomes(self, kind: str) -> list[Outcome]:
-        """Return what all jobs have found, the latest in each zone."""
+    def outlook(self) -> tuple[Prospect, ...]:
+        """Return what is known when a pass begins."""
+        return look_out(self.market.keys, self.outcomes(), at(self.now_s), self.advice())
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what all jobs have found, the latest of each candidate."""
         found = []
-        for zone in self.zones:
-            offset = self._offsets[zone]
-            visit_s = (self.now_s - offset) // VISIT_S * VISIT_S + offset
-            own_s = self._failed.get(zone, visit_s)
-            is_created = own_s <= visit_s and self.weather.room(zone, visit_s, spot=True) > 0
-            found.append(Outcome(zone, kind, at(max(own_s, visit_s)), is_created))
+        for number, (zone, group) in enumerate(self.market.pools):
+            visit_s = (self.now_s - self._offsets[number]) // VISIT_S * VISIT_S + self._offsets[number]
+            own_s = self._failed.get(number, visit_s)
+            is_created = own_s <= visit_s and self.room(number, visit_s) > 0
+            found.append(Outcome(zone, machine_kind(group, spot=group.spot), at(max(own_s, visit_s)), is_created))
         return found
 
-    def wait_for_sweep(self, until_s: float) -> None:
-        self.now_s = max(self.now_s, -(-until_s // SWEEP_S) * SWEEP_S)
-
-    def _is_named(self, zone: str, full: str) -> bool:
-        is_near = zone.rpartition("-")[0] == full.rpartition("-")[0]
-        chance = 0.8 if self.weather.room(zone, self.now_s, spot=True) else 0.1
-        return is_near and self._rng.random() < chance
+    def advice(self) -> dict[tuple[str, str], float]:
+        """Return what Google says, as all jobs that ask within ten minutes get it."""
+        asked_s = self.now_s // ADVICE_KEPT.total_seconds() * ADVICE_KEPT.total_seconds()
+        said, opinion = self.weather.advice, self.opinion
+        pools = [(zone, group) for zone, group in self.market.pools if opinion and group.spot]
+        return {
+            (zone, machine_kind(group, spot=True)): opinion(said(zone, GANG, asked_s, group.machine_type))
+            for zone, group in pools
+            if opinion
+        }
 
 
 def at(seconds: float) -> datetime:
@@ -100,31 +171,37 @@ def at(seconds: float) -> datetime:
 def oracle_s(search: Search) -> float:
     """Return when a search that knows the weather is ready."""
     found = LIMIT_S
-    for zone in search.zones:
-        at_s = search.now_s
-        while at_s < found and search.weather.room(zone, at_s, spot=True) < GANG:
-            at_s = search.weather.next_change(zone, at_s)
+    for number, (zone, group) in enumerate(search.market.pools):
+        at_s = 0.0
+        while at_s < found and search.room(number, at_s) < GANG:
+            at_s = search.weather.next_change(zone, at_s, group.machine_type)
         found = min(found, at_s)
-    return found + 16.5 + READY_S
+    return found + sum(CREATION_S) / 2 + READY_S
 
 
-def now_s(search: Search) -> float:
-    """Return when the product is ready."""
-    state = _begun(search)
-    keys = candidate_keys(state.job.plan)
+def cheapest_first(search: Search) -> None:
+    """Search as SkyPilot does."""
+    prices, pause_s = search.market.prices, 60.0
+    order = sorted(range(len(prices)), key=prices.__getitem__)
+    while search.now_s < LIMIT_S and not any(search.request(number) is None for number in order):
+        search.now_s += pause_s
+        pause_s = min(1.6 * pause_s, 300.0)
 
-    def outlook() -> tuple[Prospect, ...]:
-        return look_out(keys, search.outcomes(keys[0][0][1]), at(search.now_s))
 
-    if search.lost_in is None:
-        state = _after(state, ProvisioningStarted(state.job.job_id, at(search.now_s), outlook=outlook()), search)
+def trainmaster(search: Search) -> None:
+    """Search as the product does."""
+    job = job_of(search.market)
+    accepted = evolve(None, Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "", AcceptJob(job)), START)
+    state = State(job, accepted.replicas, whole=True)
+    state = _after(state, ProvisioningStarted(job.job_id, START, outlook=search.outlook()), search)
     while search.now_s < LIMIT_S:
         job = state.job
         if is_too_early(job, at(search.now_s)) and job.placement.next_at:
-            search.wait_for_sweep((job.placement.next_at - START).total_seconds())
-        named = search.request(job.zone)
+            due_s = (job.placement.next_at - START).total_seconds()
+            search.now_s = max(search.now_s, -(-due_s // SWEEP_S) * SWEEP_S)
+        named = search.request(job.placement.zone_index)
         if named is None:
-            return search.now_s
+            return
         error = VmsNotCreated(
             job.job_id,
             job.attempt,
@@ -135,38 +212,13 @@ def now_s(search: Search) -> float:
             "no capacity",
             at(search.now_s),
             named,
-            outlook=outlook() if may_begin_pass(job) else (),
+            outlook=search.outlook() if may_begin_pass(job) else (),
         )
         state = _after(state, error, search)
-    return LIMIT_S
 
 
-def job_in(zones: tuple[str, ...]) -> Job:
-    gpus = Accelerator("nvidia-tesla-a100", 1)
-    group = TaskGroup(TaskType.WORKER, GANG, "a2-highgpu-1g", gpus, spot=True)
-    program = Program((), "trainer.task", (), None)
-    plan = Plan((group,), program, "us-central1", zones, "pytorch", "image", max_running_s=604_800)
-    return Job("arena", "{}", "arena", plan, JobState.QUEUED, START)
-
-
-def _begun(search: Search) -> State:
-    """Return the state of the queued job, or of one that ran and has lost all VMs."""
-    job, begins_at = job_in(search.zones), at(search.now_s)
-    accepted = evolve(None, Decision(Rule.LIFECYCLE, Reason.ACCEPTED, "", AcceptJob(job)), START)
-    state = State(job, accepted.replicas, whole=True)
-    if search.lost_in is None:
-        return state
-    running = replace(
-        job,
-        state=JobState.RUNNING,
-        started_at=START,
-        placement=replace(job.placement, zone_index=search.zones.index(search.lost_in)),
-    )
-    lost = (
-        replace(replica, state=ReplicaState.REPLACING, vm_generation=2, ready_at=START, ordered_at=begins_at)
-        for replica in state.replicas
-    )
-    return State(running, tuple(lost), whole=True)
+def job_of(market: Market) -> Job:
+    return Job("arena", "{}", "arena", market.plan, JobState.QUEUED, START)
 
 
 def _after(state: State, event: Event, search: Search) -> State:
@@ -174,39 +226,43 @@ def _after(state: State, event: Event, search: Search) -> State:
     return apply(state, evolve(state, judge(state, event, now), now))
 
 
-def compare(weathers: Sequence[int], climate: Climate, zones: tuple[str, ...], *, lost: bool) -> float:
-    """Return the geometric mean of the product's time over the oracle's."""
-    logs = []
+ARMS: Final[dict[str, tuple[Callable[[Search], None], Callable[[float], float] | None]]] = {
+    "Trainmaster": (trainmaster, float),
+    "without advice": (trainmaster, None),
+    "advice inverted": (trainmaster, lambda chance: 1 - chance),
+    "cheapest first": (cheapest_first, None),
+    "one region": (trainmaster, float),
+}
+
+
+def compare(arm: str, weathers: Sequence[int], climate: Climate) -> tuple[float, float]:
+    """Return the geometric means of the arm's time over the oracle's, and of its price over the cheapest with room."""
+    search_in, opinion = ARMS[arm]
+    times, prices = [], []
     for seed in weathers:
-        begins_s, lost_in = _loss(seed, climate, zones) if lost else (0.0, None)
-        best_s = oracle_s(Search(Weather(seed, climate), zones, lost_in, begins_s)) - begins_s
-        took_s = min(now_s(Search(Weather(seed, climate), zones, lost_in, begins_s)), LIMIT_S) - begins_s
-        logs.append(log(max(took_s, 1.0) / best_s))
-    return exp(sum(logs) / len(logs))
-
-
-def _loss(seed: int, climate: Climate, zones: tuple[str, ...]) -> tuple[float, str]:
-    """Return when and where a gang that found capacity loses all of it."""
-    weather = Weather(seed, climate)
-    began_s = oracle_s(Search(weather, zones)) - 16.5 - READY_S
-    zone = max(zones, key=lambda zone: weather.room(zone, began_s, spot=True))
-    lost_s = began_s
-    while lost_s < LIMIT_S / 2 and weather.room(zone, lost_s, spot=True) >= GANG:
-        lost_s = weather.next_change(zone, lost_s)
-    return min(lost_s, LIMIT_S / 2), zone
+        weather, market = Weather(seed, climate), anywhere(seed)
+        search = Search(weather, one_region() if arm == "one region" else market, opinion)
+        search_in(search)
+        times.append(log(min(search.now_s, LIMIT_S) / oracle_s(Search(weather, market))))
+        prices.append(log(search.price))
+    return exp(fmean(times)), exp(fmean(prices))
 
 
 def main() -> None:
-    """Print a table of all climates."""
-    weathers = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
-    sys.stdout.write(f"| {len(weathers)} weathers per cell | climate | now |\n| --- | --- | --- |\n")
-    for label, zones in (("one region", ONE_REGION), ("three regions", THREE_REGIONS)):
-        for lost in (False, True):
-            for climate in Climate:
-                found = compare(weathers, climate, zones, lost=lost)
-                what = "gang that lost all VMs" if lost else "start"
-                sys.stdout.write(f"| {what}, {label} | {climate} | {found:.2f} |\n")
-                sys.stdout.flush()
+    """Print a table of all climates, and draw it if `make bench-peers` has installed what draws."""
+    weathers, rows = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1000), []
+    sys.stdout.write(f"| {len(weathers)} weathers | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n")
+    for climate in Climate:
+        found = {arm: compare(arm, weathers, climate) for arm in ARMS}
+        cells = " | ".join(f"{time:.3g}, {price:.2f}" for time, price in found.values())
+        sys.stdout.write(f"| {climate} | {cells} |\n")
+        sys.stdout.flush()
+        values = {arm: [time] for arm, (time, _) in found.items() if arm != "one region"}
+        rows.append({"name": f"capacity: {climate}", "values": values})
+    if PLOTTER.exists():
+        data = ROOT / "build" / "arena.json"
+        data.write_text(json.dumps({"rows": rows}), encoding="utf-8")
+        subprocess.run([PLOTTER, ROOT / "bench/peers/programs/plots.py", data, ROOT / "docs/images"], check=True)
 
 
 if __name__ == "__main__":

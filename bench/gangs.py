@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench import memory
 from bench.agents import agents
 from bench.cloud import Emulators
 from bench.figures import Figure, Figures
-from bench.gang_job import JOB, Cost, Gang
+from bench.gang_job import Cost, Gang
 from bench.meter import Meter, attach
 
 PHASES: Final = ("start", "rerun", "restart", "loss", "end")
@@ -32,7 +31,6 @@ def measure(emulators: Emulators, sizes: Sequence[int], phases: Sequence[str] = 
             meter = Meter()
             attach(project.client, meter)
             gang = Gang(project.store, project.observer, meter, senders, size)
-            yield memory.measure(emulators, project, f"memory: one job N={size}", memory.ATTEMPT, JOB)
             run = {
                 "start": gang.start,
                 "rerun": gang.rerun,

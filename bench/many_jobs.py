@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bench import memory
 from bench.agents import Agents, agents
 from bench.cloud import Emulators, Project
 from bench.control_plane import ControlPlane
@@ -80,7 +79,6 @@ def measure_sweep(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figure
             began = time.perf_counter()
             functions.run([functions.sweep()])
             seconds = time.perf_counter() - began
-            yield memory.measure(emulators, project, f"memory: live jobs J={jobs}", memory.LIVE_JOBS)
         yield {
             f"sweep: time J={jobs}": Figure(seconds, "s"),
             f"sweep: reads per job J={jobs}": Figure(meter.reads / jobs, "reads"),

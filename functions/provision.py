@@ -11,8 +11,8 @@ from flask import Request
 from trainmaster.flows import provision as flow
 from trainmaster.messaging import push
 from trainmaster.messaging.internal_requests import decode_provision
-from trainmaster.wiring.core_services import bus, deps
-from trainmaster.wiring.fleet import fleet_deps
+from trainmaster.wiring.core_services import bus
+from trainmaster.wiring.fleet import fleet_deps, provision_deps
 
 
 @functions_framework.http
@@ -21,4 +21,6 @@ def provision(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    flow.handle(decode_provision(message.data), fleet_deps(), deps(), message.published_at, message.message_id)
+    flow.handle(
+        decode_provision(message.data), fleet_deps(), provision_deps(), message.published_at, message.message_id
+    )

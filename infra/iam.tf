@@ -152,6 +152,7 @@ resource "google_project_iam_custom_role" "provisioner" {
   title       = "Trainmaster provisioner"
   description = "Creates, directs and deletes training VMs."
   permissions = [
+    "compute.advice.capacity",
     "compute.disks.create",
     "compute.disks.setLabels",
     "compute.images.useReadOnly",

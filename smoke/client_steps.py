@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging.handlers
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from google.auth.exceptions import GoogleAuthError
@@ -15,6 +16,8 @@ from googleapiclient.errors import Error as ClientError
 from smoke.fault_steps import PROBE
 from smoke.job_steps import LINES_MAX_S
 from smoke.world import Output, SkippedError, StepError, World, last_line
+from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.replica_id import TaskType
 from trainmaster.gcp import clients, retries
 from trainmaster.gcp.project_access import ProjectAccess
 from trainmaster.gcp.tools.inspection import GOOGLE
@@ -129,6 +132,13 @@ def list_vms_with_field_mask(world: World) -> None:
     finally:
         logger.removeHandler(lines)
     world.saw("field_mask", "refused" if lines.buffer else "accepted")
+
+
+def ask_for_advice(world: World) -> None:
+    """Ask once how likely a Spot VM with a GPU can be created, as `provision` does."""
+    group = TaskGroup(TaskType.WORKER, 1, "n1-standard-4", Accelerator("nvidia-tesla-t4", 1), spot=True)
+    found = world.advisor.advise([(f"{world.region}-a", group)], datetime.now(UTC))
+    world.report(f"chance of a Spot VM with a T4: {found or 'Google gives no advice'}")
 
 
 def list_tpus(world: World) -> None:

@@ -13,6 +13,7 @@ from unittest import mock
 from smoke.world import ProcessCommands, World
 from trainmaster.gcp import clients
 from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.gcp.storage_objects import StorageObjects
 from trainmaster.gcp.vm_defaults import VmDefaults
@@ -39,6 +40,7 @@ def opened_world(
                 run=ProcessCommands(variables),
                 store=store,
                 fleet=fleet,
+                advisor=CapacityAdvisor(project, endpoint=endpoint),
                 objects=objects,
                 packages=Path(packages),
                 container_image=image,

@@ -56,6 +56,7 @@ STEPS: Final = (
     Step("sdk", client_steps.call_python_client, ("finish",)),
     Step("disabled API", client_steps.look_up_disabled_api),
     Step("field mask", client_steps.list_vms_with_field_mask),
+    Step("advice", client_steps.ask_for_advice),
     Step("Cloud TPU", client_steps.list_tpus),
     Step("dead letters", client_steps.count_dead_letters, ("finish",)),
 )

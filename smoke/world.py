@@ -18,7 +18,7 @@ from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.errors import TemporaryError
-from trainmaster.ports import Fleet, Objects, Store
+from trainmaster.ports import Advisor, Fleet, Objects, Store
 
 COMMAND_S: Final = 300.0
 INTERRUPT_S: Final = 600.0
@@ -101,6 +101,7 @@ class World:
     run: Commands
     store: Store
     fleet: Fleet
+    advisor: Advisor
     objects: Objects
     packages: Path
     """Folder for the packages that the steps build."""

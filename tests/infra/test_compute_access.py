@@ -53,6 +53,7 @@ def test_only_provision_has_the_role() -> None:
         ("GET", f"{ZONE}/operations", "compute.zoneOperations.list"),
         ("POST", f"{ZONE}/operations/o/wait", "compute.zoneOperations.get"),
         ("POST", f"{REGION}/operations/o/wait", "compute.regionOperations.get"),
+        ("POST", f"{REGION}/advice/capacity", "compute.advice.capacity"),
         ("POST", f"{REGION}/resourcePolicies", "compute.resourcePolicies.create"),
         ("DELETE", f"{REGION}/resourcePolicies/tm-p", "compute.resourcePolicies.delete"),
     ],

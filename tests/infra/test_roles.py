@@ -19,8 +19,9 @@ from trainmaster_emulators.process.state import ROOT
 
 OPERATOR: Final = "console_operator"
 """The service of the function `console` whose users may act. tests/infra/test_console.py covers the other one."""
-COMPUTE_CLIENTS: Final = ("_instances", "_zones", "_regions", "_policies")
+COMPUTE_CLIENTS: Final = ("_instances", "_zones", "_regions", "_policies", "_advice")
 PERMISSIONS: Final = {
+    "advice.capacity": {"compute.advice.capacity"},
     "instances.aggregated_list": {"compute.instances.list"},
     "instances.bulk_insert_unary": {
         "compute.disks.create",

@@ -35,7 +35,7 @@ from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
-from trainmaster.ports import AdmissionToken, Bus, Loaded, Suggester, ZonesUnreachableError
+from trainmaster.ports import AdmissionToken, Advisor, Bus, Loaded, Suggester, ZonesUnreachableError
 from trainmaster.ports.metrics import MetricReader
 
 
@@ -98,6 +98,8 @@ class World:
     """Where transitions of jobs are published; None: nowhere."""
     metrics: MetricReader | None = None
     """None: agents write no metrics."""
+    advisor: Advisor | None = None
+    """None: nobody gives advice on capacity."""
     algorithms: str = ""
     """Address of the package of the built-in algorithms."""
     gcsfuse: str = ""
@@ -127,6 +129,7 @@ class World:
             regions=self.regions,
             prices=lambda: self.prices or Unknown("there is no price list"),
             notifications=self.notifications,
+            advisor=self.advisor,
             algorithms=self.algorithms,
             gcsfuse=self.gcsfuse,
         )

@@ -12,6 +12,7 @@ PLOTS = {
     "exit": ("SIGKILL of a process", "seconds until"),
     "machine": ("loss of a machine", "seconds until"),
     "idle": ("idle", ""),
+    "capacity": ("capacity", "time until the gang is ready, over the best possible"),
 }
 SIZED = {
     "gang-time": ("time", "replicas", "seconds"),
@@ -44,6 +45,8 @@ for name, (words, x, y) in SIZED.items():
     for row in rows:
         if match := re.fullmatch(rf"(\w+): {words} N=(\d+)", row["name"]):
             lines.setdefault(match[1], []).append((int(match[2]), row["values"]["Trainmaster"][0]))
+    if not lines:
+        continue
     for phase, line in lines.items():
         plt.loglog(*zip(*sorted(line), strict=True), marker="o", label=phase)
     plt.xlabel(x)

@@ -151,6 +151,9 @@ class ComputeApi:
             "selfLink": f"{instance.link(self._cloud.links)}/guestAttributes",
         }
 
+    def advise_capacity(self, region: str) -> Json:
+        return self._cloud.capacity.advise(region, json_body(self._request))
+
     # Resource policies
 
     def resource_policies(self, region: str) -> Json:

@@ -1,32 +1,87 @@
-"""Capacity of zones: unlimited, except where injected faults limit it."""
+"""Capacity of zones: unlimited, except where injected faults or weather limit it."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
+from typing import Final
 
-from trainmaster_emulators.machines.api_errors import OperationError, quota_exceeded, stockout
-from trainmaster_emulators.machines.catalog import Catalog
+from trainmaster.simulator.weather import ADVICE
+from trainmaster_emulators.machines.api_errors import Json, OperationError, invalid, quota_exceeded, required, stockout
+from trainmaster_emulators.machines.catalog import Catalog, basename
 from trainmaster_emulators.machines.injected_faults import FaultInjector
 from trainmaster_emulators.machines.instances import Instance
-from trainmaster_emulators.machines.properties import Properties
+from trainmaster_emulators.machines.properties import Properties, parse_accelerators, parse_machine_type
+
+SPOT: Final = "SPOT"
+SHAPES: Final = ("ANY", "ANY_SINGLE_ZONE", "BALANCED")
+_UPTIMES: Final = ((0.7, "3600s"), (0.4, "600s"), (0.0, "60s"))
+"""Least obtainability → estimated uptime."""
 
 
 class Capacity:
-    """The capacity of all zones, as the current faults leave it."""
+    """The capacity of all zones, as faults and weather leave it. Asking the weather changes it."""
 
     def __init__(self, project: str, catalog: Catalog, faults: FaultInjector) -> None:
         self._project, self._catalog, self._faults = project, catalog, faults
+        self._lock = threading.Lock()
 
-    def room(self, machine_type: str, requested: int, in_zone: Collection[Instance]) -> int:
+    def room(self, zone: str, properties: Properties, requested: int, in_zone: Collection[Instance]) -> int:
         """Return for how many of the requested VMs a zone has capacity, if there is no stockout.
 
         `in_zone`: the VMs that the zone has.
         """
-        limit = self._faults.now.machine_limits.get(machine_type)
-        if limit is None:
-            return requested
+        machine_type, spot = properties.machine_type, properties.scheduling.spot
+        limits = [self._faults.now.machine_limits.get(machine_type)]
+        with self._lock:
+            if weather := self._faults.weather:
+                limits.append(weather.room(zone, self._faults.weather_s, machine_type, spot=spot))
         used = sum(instance.properties.machine_type == machine_type for instance in in_zone)
-        return max(0, min(requested, limit - used))
+        return max(0, min([requested, *(limit - used for limit in limits if limit is not None)]))
+
+    def advise(self, region: str, body: Json) -> Json:
+        """Return the answer of `advice.capacity`: zone and machine type that most likely have room for Spot VMs.
+
+        Raises ApiError (400, 404). Source of the scores: "View the availability of Spot VMs".
+        """
+        size = body.get("size")
+        if type(size) is not int or size < 1:
+            raise invalid("resource.size", size, "Must be a positive integer.")
+        pools = [(self._chance(zone, kind, size), zone, kind) for zone, kind in self._pools(region, body)]
+        chance, zone, kind = max(pools)
+        uptime = next(text for least, text in _UPTIMES if chance >= least)
+        shard = {"instanceCount": size, "machineType": kind, "provisioningModel": SPOT, "zone": zone}
+        scores = {"obtainability": chance, "estimatedUptime": uptime}
+        return {"recommendations": [{"scores": scores, "shards": [shard]}]}
+
+    def _pools(self, region: str, body: Json) -> list[tuple[str, str]]:
+        """Return each zone and machine type of a request for advice."""
+        urls, policy = self._catalog.region(region)["zones"], body.get("distributionPolicy") or {}
+        model = ((body.get("instanceProperties") or {}).get("scheduling") or {}).get("provisioningModel")
+        if policy.get("targetShape") not in SHAPES:
+            raise invalid("resource.distributionPolicy.targetShape", policy.get("targetShape"), f"One of {SHAPES}.")
+        if model != SPOT:
+            raise invalid("resource.instanceProperties.scheduling.provisioningModel", model, f"Only {SPOT} has advice.")
+        zones = [basename(str(item.get("zone"))) for item in policy.get("zones") or ()] or list(map(basename, urls))
+        for zone in zones:
+            if basename(self._catalog.zone(zone)["region"]) != region:
+                raise invalid("resource.distributionPolicy.zones", zone, f"The zone is not in the region {region}.")
+        machine_types = []
+        for selection in ((body.get("instanceFlexibilityPolicy") or {}).get("instanceSelections") or {}).values():
+            for name in selection.get("machineTypes") or ():
+                machine_types.append(parse_machine_type({"machineType": name}, zones[0], self._catalog))
+                parse_accelerators(selection, zones[0], machine_types[-1], self._catalog)
+        if not machine_types:
+            raise required("resource.instanceFlexibilityPolicy.instanceSelections")
+        return [(zone, machine_type) for zone in zones for machine_type in machine_types]
+
+    def _chance(self, zone: str, machine_type: str, count: int) -> float:
+        faults = self._faults.now
+        if zone in faults.stockout_zones or count > faults.machine_limits.get(machine_type, count):
+            return min(ADVICE)
+        with self._lock:
+            weather, now_s = self._faults.weather, self._faults.weather_s
+            return weather.advice(zone, count, now_s, machine_type) if weather else max(ADVICE)
 
     def shortage(self, zone: str, properties: Properties, room: int) -> OperationError | None:
         """Return the error by which an insert will fail because of the injected faults. `room` < 0: no capacity."""
@@ -38,10 +93,14 @@ class Capacity:
         return None if has_capacity else self.stockout(zone, properties)
 
     def stockout(self, zone: str, properties: Properties) -> OperationError:
-        """Return Google's error, which suggests the zones of the region without a stockout."""
-        prefix = f"{zone.rpartition('-')[0]}-"
+        """Return Google's error, which suggests zones of the region without a stockout; not all if there is weather."""
+        prefix, machine_type = f"{zone.rpartition('-')[0]}-", properties.machine_type
         without_capacity = (zone, *self._faults.now.stockout_zones)
         available = [
             name for name in self._catalog.zone_names() if name.startswith(prefix) and name not in without_capacity
         ]
-        return stockout(self._project, zone, properties.machine_type, properties.attachment, available)
+        with self._lock:
+            if weather := self._faults.weather:
+                spot, now_s = properties.scheduling.spot, self._faults.weather_s
+                available = list(weather.named(zone, available, now_s, machine_type, spot=spot))
+        return stockout(self._project, zone, machine_type, properties.attachment, available)

@@ -59,7 +59,7 @@ class Cloud:
         self.operations = OperationStore(self.links)
         self.instances = InstanceRegistry(catalog)
         self.faults = FaultInjector()
-        self._capacity = Capacity(project.id, catalog, self.faults)
+        self.capacity = Capacity(project.id, catalog, self.faults)
         self.lifecycle = Lifecycle(
             self.operations, self.faults, power, timing, self.links, self.instances, system_events
         )
@@ -70,7 +70,7 @@ class Cloud:
         """Limit the calls per minute, let lists lag, and let some inserts fail late, as on Google Cloud."""
         self.instances.list_lag = ListLag(profile.list_lag)
         self._quota = CallQuota(profile.calls_per_minute, profile.minute_s, time.time)
-        self.lifecycle.fail_late(profile.late_failures, lambda vm: self._capacity.stockout(vm.zone, vm.properties))
+        self.lifecycle.fail_late(profile.late_failures, lambda vm: self.capacity.stockout(vm.zone, vm.properties))
 
     def admit_call(self, method: str) -> None:
         """Count a call of the API. Raises ApiError if it exceeds a quota."""
@@ -86,7 +86,7 @@ class Cloud:
             if earlier := self.operations.find_by_request(request_id):
                 return earlier
             properties = self._properties(zone, body)
-            shortage = self._capacity.shortage(zone, properties, self._room(zone, properties, 1) - 1)
+            shortage = self.capacity.shortage(zone, properties, self._room(zone, properties, 1) - 1)
             (instance,) = self._register(zone, [str(body.get("name", ""))], properties)
             operation = self._begin("insert", instance, request_id)
             self.lifecycle.insert(operation, [(instance, operation)], shortage)
@@ -99,11 +99,11 @@ class Cloud:
             if earlier := self.operations.find_by_request(request_id):
                 return earlier
             properties = self._properties(zone, body.get("instanceProperties") or {})
-            names = bulk_names(body, [instance.name for instance in self.instances.in_zone(zone)])
+            names = bulk_names(body)
             room = self._room(zone, properties, len(names))
             if room >= int(body.get("minCount") or len(names)):
                 names = names[:room]
-            shortage = self._capacity.shortage(zone, properties, room - len(names))
+            shortage = self.capacity.shortage(zone, properties, room - len(names))
             instances = self._register(zone, names, properties)
             group = secrets.token_hex(16)
             scope, target = ("zones", zone), self.links("zones", zone, "instances")
@@ -140,7 +140,7 @@ class Cloud:
         return instance
 
     def _room(self, zone: str, properties: Properties, requested: int) -> int:
-        return self._capacity.room(properties.machine_type, requested, self.instances.in_zone(zone))
+        return self.capacity.room(zone, properties, requested, self.instances.in_zone(zone))
 
     # Changing
 

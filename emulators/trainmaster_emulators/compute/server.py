@@ -54,6 +54,7 @@ _ROUTES: Final = (
     ("POST", _INSTANCE + "/simulateMaintenanceEvent", "simulate_maintenance_event"),
     ("GET", _INSTANCE + "/serialPort", "serial_port"),
     ("GET", _INSTANCE + "/getGuestAttributes", "guest_attributes"),
+    ("POST", _REGION + "/advice/capacity", "advise_capacity"),
     ("GET", _REGION + "/resourcePolicies", "resource_policies"),
     ("POST", _REGION + "/resourcePolicies", "insert_resource_policy"),
     ("GET", _REGION + "/resourcePolicies/<name>", "resource_policy"),

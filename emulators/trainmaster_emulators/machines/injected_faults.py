@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
 from enum import Enum, auto
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from trainmaster.simulator.weather import Climate, Weather
 from trainmaster_emulators.machines.api_errors import ApiError, Json, rate_limited
 
 ALL_ZONES: Final = "-"
+
+
+class SeededWeather(BaseModel):
+    """Weather of `trainmaster.simulator.weather`, which limits the capacity for VMs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: Annotated[int, Field(strict=True)]
+    climate: Climate
 
 
 class InjectedFaults(BaseModel):
@@ -38,6 +49,8 @@ class InjectedFaults(BaseModel):
     """Calls without permission, by their names in `compute.server` and `tpu.server`, such as `bulk_insert`."""
     disabled_apis: tuple[str, ...] = ()
     """`compute`, `tpu`."""
+    weather: SeededWeather | None = None
+    """It begins when it is set, and goes on with the clock."""
 
 
 class Trouble(Enum):
@@ -63,6 +76,8 @@ class FaultInjector:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._now = InjectedFaults()
+        self.weather: Weather | None = None
+        self._began = 0.0
 
     @property
     def now(self) -> InjectedFaults:
@@ -71,7 +86,14 @@ class FaultInjector:
 
     def set(self, faults: InjectedFaults) -> None:
         with self._lock:
+            if faults.weather != self._now.weather:
+                self.weather = Weather(faults.weather.seed, faults.weather.climate) if faults.weather else None
+                self._began = time.monotonic()
             self._now = faults
+
+    @property
+    def weather_s(self) -> float:
+        return time.monotonic() - self._began
 
     def admit_call(self) -> None:
         """Count an API call. Raises ApiError while calls are rate limited."""

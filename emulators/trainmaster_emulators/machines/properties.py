@@ -71,8 +71,8 @@ def parse_properties(body: Json, zone: str, catalog: Catalog, project_email: str
 
     `project_email`: the default service account. `run_s_min`: the shortest `maxRunDuration` that is accepted.
     """
-    machine_type = _machine_type(body, zone, catalog)
-    accelerators = _accelerators(body, zone, machine_type, catalog)
+    machine_type = parse_machine_type(body, zone, catalog)
+    accelerators = parse_accelerators(body, zone, machine_type, catalog)
     disks = body.get("disks") or ()
     if not disks:
         raise ApiError(400, "invalid", "Invalid value for field 'resource.disks': ''. At least one disk is required.")
@@ -103,7 +103,7 @@ def parse_properties(body: Json, zone: str, catalog: Catalog, project_email: str
     )
 
 
-def _machine_type(body: Json, zone: str, catalog: Catalog) -> str:
+def parse_machine_type(body: Json, zone: str, catalog: Catalog) -> str:
     name = basename(str(body.get("machineType") or ""))
     if not name:
         raise required("resource.machineType")
@@ -115,7 +115,7 @@ def _machine_type(body: Json, zone: str, catalog: Catalog) -> str:
     return name
 
 
-def _accelerators(body: Json, zone: str, machine_type: str, catalog: Catalog) -> tuple[tuple[str, int], ...]:
+def parse_accelerators(body: Json, zone: str, machine_type: str, catalog: Catalog) -> tuple[tuple[str, int], ...]:
     """Return the accelerators of the machine type, or those attached to it. A request may repeat the built-in ones."""
     attached = []
     for requested in body.get("guestAccelerators") or ():

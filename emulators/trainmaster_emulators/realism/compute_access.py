@@ -31,6 +31,7 @@ _CALLS: Final = {
     ("POST", r"instances/[^/]+/setLabels"): ("compute.instances.setLabels",),
     ("GET", r"instances/[^/]+/serialPort"): ("compute.instances.getSerialPortOutput",),
     ("GET", r"instances/[^/]+/getGuestAttributes"): ("compute.instances.getGuestAttributes",),
+    ("POST", r"advice/capacity"): ("compute.advice.capacity",),
     ("POST", r"resourcePolicies"): ("compute.resourcePolicies.create",),
     ("GET", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.get",),
     ("DELETE", r"resourcePolicies/[^/]+"): ("compute.resourcePolicies.delete",),

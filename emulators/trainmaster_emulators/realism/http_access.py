@@ -73,7 +73,6 @@ _CALLS: Final = (
     ("POST", rf"{_LOCATION}/[^/]+/nodes/[^/]+:getGuestAttributes", Api.COMPUTE, "tpu.nodes.getGuestAttributes"),
     ("GET", rf"{_LOCATION}/[^/]+/queuedResources(?:/[^/:]+)?", Api.COMPUTE, "tpu.queuedResources.get"),
     ("POST", rf"{_LOCATION}/[^/]+/queuedResources", Api.COMPUTE, "tpu.queuedResources.create"),
-    ("POST", rf"{_LOCATION}/[^/]+/queuedResources/[^/:]+:reset", Api.COMPUTE, "tpu.queuedResources.update"),
     ("DELETE", rf"{_LOCATION}/[^/]+/queuedResources/[^/:]+", Api.COMPUTE, "tpu.queuedResources.delete"),
     ("GET", rf"{_LOCATION}/[^/]+/operations(?:/[^/]+)?", Api.COMPUTE, "tpu.operations.get"),
     ("DELETE", rf"{_LOCATION}/[^/]+/operations/[^/]+", Api.COMPUTE, "tpu.operations.delete"),

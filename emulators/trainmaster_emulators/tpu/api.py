@@ -124,9 +124,6 @@ class TpuApi:
     def delete_queued(self, zone: str, name: str) -> Json:
         return self._show(self._queue.delete(zone, name, force=self._argument("force").lower() == "true"))
 
-    def reset_queued(self, zone: str, name: str) -> Json:
-        return self._show(self._queue.reset(zone, name))
-
     # Operations
 
     def operations(self, zone: str) -> Json:
@@ -135,10 +132,6 @@ class TpuApi:
 
     def operation(self, zone: str, name: str) -> Json:
         return self._cloud.operations.get(f"{self._cloud.parent(zone)}/operations/{name}")
-
-    def delete_operation(self, zone: str, name: str) -> Json:
-        self._cloud.operations.delete(f"{self._cloud.parent(zone)}/operations/{name}")
-        return {}
 
     def _node_json(self, node: Node) -> Json:
         version = "V2_ALPHA1" if self._is_alpha else "V2"

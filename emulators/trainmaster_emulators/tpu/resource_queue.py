@@ -82,20 +82,9 @@ class TpuQueue:
                 raise not_while("delete", queued.state)
             if node is not None and not force and queued.state not in DELETABLE:
                 raise not_while("delete", queued.state)
-            queued.state = QueueState.DELETING
+            queued.state, queued.error = QueueState.DELETING, None
         operation = self._begin(queued, "delete")
         self._spawn(lambda: self._remove(queued, operation, with_node=force))
-        return operation
-
-    def reset(self, zone: str, name: str) -> Operation:
-        """Queue the request again. Source: the method's description; the allowed states are unconfirmed."""
-        queued = self.get(zone, name)
-        with queued.transition_lock:
-            if queued.state not in (QueueState.SUSPENDED, QueueState.FAILED):
-                raise not_while("reset", queued.state)
-            queued.state, queued.error, queued.initiator = QueueState.CREATING, None, None
-        operation = self._begin(queued, "reset")
-        self._spawn(lambda: self._run(queued, operation))
         return operation
 
     # On threads

@@ -40,10 +40,8 @@ _ROUTES: Final = (
     ("POST", _ZONE + "/queuedResources", "enqueue"),
     ("GET", _QUEUED, "queued"),
     ("DELETE", _QUEUED, "delete_queued"),
-    ("POST", _QUEUED + ":reset", "reset_queued"),
     ("GET", _ZONE + "/operations", "operations"),
     ("GET", _OPERATION, "operation"),
-    ("DELETE", _OPERATION, "delete_operation"),
 )
 
 

@@ -120,6 +120,15 @@ CAPACITY_FRESH: Final = timedelta(seconds=40)
 """How long a candidate that failed for any job is left out of a pass. It is shorter than the pause between two passes
 of one job (`RETRY_MIN` less its jitter), so that no pass leaves out what the one before requested last."""
 
+ADVICE_KEPT: Final = timedelta(minutes=10)
+"""How long all jobs use one answer of Google about capacity. The quota of these calls is not documented."""
+
+ADVICE_REFUSED: Final = timedelta(hours=1)
+"""How long no advice is asked for after Google has refused it: the project is not enrolled, or lacks the permission."""
+
+ADVICE_DOUBTED: Final = timedelta(minutes=30)
+"""Time in which a stockout loses half of its weight against advice. Advice knows the zone, and not what was refused."""
+
 BLOCKED_MAX: Final = timedelta(hours=1)
 """How long a job that has not run yet waits while Google refuses its VMs for something that an operator can repair. A
 changed permission takes minutes to spread, and an operator has read the alert; a job that names a missing network or

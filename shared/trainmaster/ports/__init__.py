@@ -18,6 +18,7 @@ from trainmaster.ports.fleet import (
 from trainmaster.ports.objects import BucketForbiddenError, CreatedObject, ObjectForbiddenError, Objects, ObjectTimes
 from trainmaster.ports.services import (
     Access,
+    Advisor,
     Bus,
     CallersProjectError,
     Claims,
@@ -61,6 +62,7 @@ __all__ = [
     "Access",
     "AddressBook",
     "AdmissionToken",
+    "Advisor",
     "AlreadyRecordedError",
     "BucketForbiddenError",
     "Bus",

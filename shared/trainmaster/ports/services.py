@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from trainmaster.core.intake.registry_images import RegistryImage
+from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.reporting.job_log import ServiceLine
 from trainmaster.errors import PermanentError
@@ -42,6 +43,17 @@ class Resources(Protocol):
 
     def image(self, image: RegistryImage) -> tuple[Existence, str]:
         """Look up an image by its tag or digest. Return its digest, too, `sha256:…`; empty: it is not known."""
+        ...
+
+
+class Advisor(Protocol):
+    """Google's advice about capacity."""
+
+    def advise(self, requests: Sequence[tuple[str, TaskGroup]], now: datetime) -> Mapping[tuple[str, str], float]:
+        """Return by zone and kind the chance, from 0 to 1, that Spot VMs of these roles can be created.
+
+        Those about which Google gives no advice are missing. No error of Google is raised.
+        """
         ...
 
 

@@ -1,22 +1,23 @@
 """Seeded weather of capacity: when zones have room for VMs, as a mix of processes that several zones share.
 
-    G  accelerator, everywhere ┐
-    R  accelerator, region     ├─ all on: room for Spot VMs ┐
+    G  family, everywhere      ┐
+    R  family, region          ├─ all on: room for Spot VMs ┐
     O  machine, zone           ┘                            ├─ room for VMs on demand
     E  machine, zone           ─ on ────────────────────────┘
 
 The shares and times are chosen so that the mild climate resembles records of Spot capacity (skypilot-org/spot-traces:
-V100 on AWS, nine zones, 45 days), in which a zone has capacity in 0.64 of the time. Times are seconds.
+V100 on AWS, nine zones, 45 days), in which a zone has capacity in 0.64 of the time. What Google says about it in errors
+and as advice is assumed: no data are public. Times are seconds.
 """
 
 from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 MINUTE_S: Final = 60.0
@@ -31,6 +32,16 @@ ROOM: Final = 64
 """VMs that an on period usually has room for."""
 NARROW_SHARE: Final = 0.06
 """Share of on periods with room for 1 to 15 VMs."""
+OFFERING_REGIONS: Final = 0.85
+OFFERING_ZONES: Final = 0.7
+NAMING_SHARE: Final = 0.6
+"""Share of the errors that name zones at all."""
+NAMED_SHARES: Final = (0.1, 0.8)
+"""Share of the zones that such an error names: of those without room, and of those with room."""
+ADVICE: Final = (0.9, 0.5, 0.1)
+ADVICE_SHARES: Final = ((10, 15, 75), (80, 15, 5))
+"""How often advice has these values, in percent: without room, and with room."""
+ADVICE_AGE_S: Final = 5 * MINUTE_S
 
 
 class Climate(StrEnum):
@@ -43,7 +54,7 @@ class Climate(StrEnum):
 class _Shares:
     """Shares of the time in which each process is on; of R and O, the parameters of a beta distribution."""
 
-    accelerator: float
+    family: float
     region: tuple[float, float]
     zone: tuple[float, float]
     extra: float
@@ -95,47 +106,78 @@ class Alternating:
         return SHORT_ON_SHARE if is_on else SHORT_OFF_SHARE
 
 
+@cache
+def is_offered(seed: int, zone: str, family: str) -> bool:
+    places = ((zone.rpartition("-")[0], OFFERING_REGIONS), (zone, OFFERING_ZONES))
+    return all(random.Random(f"{seed}/offer/{family}/{place}").random() < share for place, share in places)  # noqa: S311 - weather keeps no secret
+
+
 @dataclass
 class Weather:
-    """The capacity of one machine with one accelerator, in any zone. Equal seeds give equal weather."""
+    """The capacity of machines in zones. Equal seeds give equal weather.
+
+    `machine`: its type; empty: one that all zones offer. Machines of a family, such as `a2-`, share its processes, and
+    are offered in most regions and most of their zones.
+    """
 
     seed: int
     climate: Climate
     _processes: dict[str, Alternating] = field(default_factory=dict)
 
-    def room(self, zone: str, at_s: float, *, spot: bool) -> int:
+    def room(self, zone: str, at_s: float, machine: str = "", *, spot: bool) -> int:
         """Return for how many VMs the zone has room."""
-        processes = self._of_spot(zone)
+        if machine and not is_offered(self.seed, zone, machine.partition("-")[0]):
+            return 0
+        processes = self._of_spot(zone, machine)
         has_spot = all(process.is_on(at_s) for process in processes)
-        extra = self._extra(zone)
+        extra = self._extra(zone, machine)
         if not has_spot and (spot or not extra.is_on(at_s)):
             return 0
         period = [process.period(at_s) for process in (processes if has_spot else (extra,))]
-        rng = random.Random(f"{self.seed}/room/{zone}/{has_spot}/{period}")  # noqa: S311 - weather keeps no secret
+        rng = self._rng(f"room/{zone}{machine}/{has_spot}/{period}")
         return rng.randint(1, 15) if rng.random() < NARROW_SHARE else ROOM
 
-    def next_change(self, zone: str, at_s: float) -> float:
+    def next_change(self, zone: str, at_s: float, machine: str = "") -> float:
         """Return when the zone's room may change next."""
-        return min(process.next_change(at_s) for process in (*self._of_spot(zone), self._extra(zone)))
+        return min(process.next_change(at_s) for process in (*self._of_spot(zone, machine), self._extra(zone, machine)))
+
+    def named(self, full: str, zones: Iterable[str], at_s: float, machine: str = "", *, spot: bool) -> tuple[str, ...]:
+        """Return the zones of the region that the error of a full zone names. Errors of a minute differ little."""
+        rng = self._rng(f"named/{full}{machine}/{spot}/{at_s // MINUTE_S}")
+        near = [zone for zone in zones if zone != full and zone.rpartition("-")[0] == full.rpartition("-")[0]]
+        if rng.random() >= NAMING_SHARE:
+            return ()
+        chances = NAMED_SHARES
+        return tuple(z for z in near if rng.random() < chances[self.room(z, at_s, machine, spot=spot) > 0])
+
+    def advice(self, zone: str, count: int, at_s: float, machine: str = "") -> float:
+        """Return the estimated chance of so many Spot VMs: new every five minutes, of the room five minutes before."""
+        made_s = at_s // ADVICE_AGE_S * ADVICE_AGE_S
+        has_room = self.room(zone, max(made_s - ADVICE_AGE_S, BEGIN_S), machine, spot=True) >= count
+        rng = self._rng(f"advice/{zone}{machine}/{count}/{made_s}")
+        return rng.choices(ADVICE, ADVICE_SHARES[has_room])[0]
 
     @cached_property
     def _shares(self) -> _Shares:
         return _CLIMATES[self.climate]
 
-    def _of_spot(self, zone: str) -> tuple[Alternating, ...]:
-        region, shares = zone.rpartition("-")[0], self._shares
+    def _of_spot(self, zone: str, machine: str) -> tuple[Alternating, ...]:
+        region, shares, family = zone.rpartition("-")[0], self._shares, machine.partition("-")[0]
         return (
-            self._process("G", lambda _: shares.accelerator, 2),
-            self._process(f"R/{region}", lambda rng: rng.betavariate(*shares.region), 1.5),
-            self._process(f"O/{zone}", lambda rng: rng.betavariate(*shares.zone), 1),
+            self._process(f"G{family}", lambda _: shares.family, 2),
+            self._process(f"R{family}/{region}", lambda rng: rng.betavariate(*shares.region), 1.5),
+            self._process(f"O{machine}/{zone}", lambda rng: rng.betavariate(*shares.zone), 1),
         )
 
-    def _extra(self, zone: str) -> Alternating:
-        return self._process(f"E/{zone}", lambda _: self._shares.extra, 1.5)
+    def _extra(self, zone: str, machine: str) -> Alternating:
+        return self._process(f"E{machine}/{zone}", lambda _: self._shares.extra, 1.5)
 
     def _process(self, key: str, share: Callable[[random.Random], float], scale: float) -> Alternating:
         """Return the process with this key. Each has a generator of its own."""
         if key not in self._processes:
-            rng = random.Random(f"{self.seed}/{self.climate}/{key}")  # noqa: S311 - weather keeps no secret
+            rng = self._rng(f"{self.climate}/{key}")
             self._processes[key] = Alternating(rng, share(rng), scale)
         return self._processes[key]
+
+    def _rng(self, key: str) -> random.Random:
+        return random.Random(f"{self.seed}/{key}")  # noqa: S311 - weather keeps no secret

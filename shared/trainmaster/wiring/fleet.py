@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from trainmaster.flows.commit.record import Deps
 from trainmaster.flows.provisioning.fleet_deps import FleetDeps
 from trainmaster.gcp.addresses import DnsAddresses, EmulatorAddresses
 from trainmaster.gcp.compute_fleet import ComputeFleet
+from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
 from trainmaster.gcp.fleets import Fleets
 from trainmaster.gcp.vm_defaults import VmDefaults
 from trainmaster.ports import AddressBook, Fleet
 from trainmaster.settings import Addressing, settings
+from trainmaster.wiring.core_services import deps
 from trainmaster.wiring.metrics import metric_reader
 
 _AGENT: Final = Path(__file__).parents[1] / "agent"
@@ -28,6 +32,12 @@ def run_in_threads(tasks: Sequence[Callable[[], None]]) -> None:
         futures = [pool.submit(task) for task in tasks]
     for future in futures:
         future.result()
+
+
+@cache
+def provision_deps() -> Deps:
+    """Return `deps` with Google's advice about capacity."""
+    return replace(deps(), advisor=CapacityAdvisor(settings().project, endpoint=settings().compute_endpoint))
 
 
 @cache

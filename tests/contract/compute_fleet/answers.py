@@ -7,10 +7,11 @@ import json
 import requests
 
 
-def a_response(status: int, reason: str) -> requests.Response:
+def a_response(status: int, reason: str, body: object = None) -> requests.Response:
     response = requests.Response()
     response.status_code = status
     response.request = requests.Request("GET", "http://127.0.0.1:9").prepare()
     errors = [{"reason": reason, "message": "no"}]
-    response._content = json.dumps({"error": {"code": status, "message": "no", "errors": errors}}).encode()
+    content = body or {"error": {"code": status, "message": "no", "errors": errors}}
+    response._content = json.dumps(content).encode()
     return response

@@ -63,14 +63,12 @@ def test_bulk_insert_creates_all_vms_in_one_operation_group(emulator: Emulator) 
     assert len(list(emulator.operations.list(request))) == 3
 
 
-def test_name_pattern_continues_after_the_largest_number(emulator: Emulator) -> None:
-    for _ in range(2):
-        resource = bulk(["x", "y"], per_instance_properties={}, name_pattern="vm-##")
-        operation = emulator.instances.bulk_insert_unary(
+def test_name_pattern_is_refused(emulator: Emulator) -> None:
+    resource = bulk(["x", "y"], per_instance_properties={}, name_pattern="vm-##")
+    with pytest.raises(exceptions.BadRequest, match="namePattern"):
+        emulator.instances.bulk_insert_unary(
             project=PROJECT, zone=ZONE, bulk_insert_instance_resource_resource=resource
         )
-        emulator.done(operation)
-    assert emulator.names() == {"vm-01", "vm-02", "vm-03", "vm-04"}
 
 
 def test_repeated_request_id_returns_the_same_operation(emulator: Emulator) -> None:

@@ -36,7 +36,7 @@ def test_request_waits_for_capacity_and_becomes_a_node(slices: Slices) -> None:
     assert (node.state.name, node.queued_resource, node.scheduling_config.spot) == ("READY", f"{PATH}/q", True)
 
 
-def test_request_fails_at_its_time_limit_and_can_be_reset(slices: Slices) -> None:
+def test_request_fails_at_its_time_limit(slices: Slices) -> None:
     slices.compute.faults(stockout_zones=[ZONE])
     until = datetime.now(UTC) + timedelta(seconds=1)
     slices.enqueue("q", queueing_policy={"valid_until_time": until})
@@ -46,8 +46,6 @@ def test_request_fails_at_its_time_limit_and_can_be_reset(slices: Slices) -> Non
     slices.compute.faults()
     with pytest.raises(exceptions.Conflict, match="already exists"):
         slices.enqueue("q")
-    slices.done(slices.client.reset_queued_resource(name=f"{PATH}/q"))
-    wait_for_state(slices, "q", "ACTIVE")
 
 
 def test_request_for_an_existing_node_name_fails(slices: Slices) -> None:

@@ -168,6 +168,7 @@ def test_provision_takes_the_lease_of_the_same_message_again(
 ) -> None:
     """The process that handled message 17 first has died. Pub/Sub redelivers the message under the same id."""
     monkeypatch.setattr(fleet, "fleet_deps", lambda: world.fleet_deps)
+    monkeypatch.setattr(fleet, "provision_deps", lambda: world.deps)
     world.submit()
     assert world.store.take_lease("digits_1", world.now, world.now + timedelta(seconds=60), holder)
     assert client("provision").post("/", json=envelope({"version": 1, "job_id": "digits_1"})).status_code == 204

@@ -54,6 +54,13 @@ def candidate_keys(plan: Plan) -> list[list[tuple[str, str]]]:
     return [[(zone, kind) for kind in decisive_kinds(plan.at(number))] for number, zone in enumerate(plan.zones)]
 
 
+def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
+    """Return zone and role of each request about which Google gives advice: Spot VMs of decisive roles with GPUs."""
+    placed = [(zone, plan.at(number)) for number, zone in enumerate(plan.zones)]
+    groups = [(zone, group) for zone, at in placed if at.on_demand_after != 0 for group in _decisive_groups(at)]
+    return [(zone, group) for zone, group in groups if group.accelerator and group.spot]
+
+
 def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
     """Whether the quota that candidate `one` has used up, by Google's message, covers the candidate `other`, too.
 

@@ -141,7 +141,8 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
         turn, is_whole = kept, True
     zone = candidate_words(job.plan, turn.candidate)
     if is_whole:
-        text = f"{problem} ({error}): trying {zone} next"
+        chance = f" (chance {event.outlook[turn.candidate].chance:.0%})" if job.plan.options and event.outlook else ""
+        text = f"{problem} ({error}): trying {zone} next{chance}"
         return _continue(state, turn, reason, text, event, now)
     waited_s = max(((now - at).total_seconds() for at in provisioning_since(state, required_only=True)), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:

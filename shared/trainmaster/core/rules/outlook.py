@@ -1,46 +1,61 @@
 """The order in which a pass requests the candidates of a job: by rank, after what is known about capacity.
 
-    outcomes of any job ──► chance of each candidate ──► likely ones by rank, then chance ──► unlikely ones by chance
-                                                         left out: those that failed a moment ago
+    outcomes of any job ─┬─► chance of each candidate ──► likely ones by rank, then chance ──► unlikely ones by chance
+    advice of Google ────┘                                left out: those that failed a moment ago
 
-An outcome says less the older it is: the chance returns to 0.5, half of the way in `CAPACITY_HALF_LIFE`. No candidate
-is dropped because it is unlikely.
+An outcome says less the older it is: the chance returns to 0.5, half of the way in `CAPACITY_HALF_LIFE`. Advice counts
+more than an outcome, except for a recent stockout (`ADVICE_DOUBTED`). No candidate is dropped because it is unlikely.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.model.capacity import Outcome, Prospect
-from trainmaster.core.timeouts import CAPACITY_FRESH, CAPACITY_HALF_LIFE
+from trainmaster.core.timeouts import ADVICE_DOUBTED, CAPACITY_FRESH, CAPACITY_HALF_LIFE
 
 UNKNOWN: Final = 0.5
 """Chance of a candidate about which nothing is known."""
 LIKELY_MIN: Final = 0.3
 """Chance from which a candidate is requested by rank. A stockout leaves it below that for two hours. Prototypes with
 thresholds from 0.2 to 0.45 found capacity as fast, within 6 %."""
+ADVICE_WEIGHT: Final = 0.7
+NO_ADVICE: Final[Mapping[tuple[str, str], float]] = {}
 
 Keys = Sequence[Iterable[tuple[str, str]]]
 """Per candidate, the keys of the outcomes that decide about it: zone and kind of each role."""
 
 
-def look_out(keys: Keys, outcomes: Iterable[Outcome], now: datetime) -> tuple[Prospect, ...]:
-    """Return the prospect of each candidate at `now`. The least likely of its roles decides."""
+def look_out(
+    keys: Keys, outcomes: Iterable[Outcome], now: datetime, advice: Mapping[tuple[str, str], float] = NO_ADVICE
+) -> tuple[Prospect, ...]:
+    """Return the prospect of each candidate at `now`. The least likely of its roles decides.
+
+    `advice`: the chances that Google estimates, by zone and kind.
+    """
     known = {outcome.key: outcome for outcome in outcomes}
-    return tuple(_prospect([known[key] for key in of_candidate if key in known], now) for of_candidate in keys)
+
+    def prospect(of_candidate: Iterable[tuple[str, str]]) -> Prospect:
+        roles = [(known.get(key), advice.get(key)) for key in of_candidate if key in known or key in advice]
+        chance = min((_chance(outcome, estimate, now) for outcome, estimate in roles), default=UNKNOWN)
+        failed_at = max((outcome.at for outcome, _ in roles if outcome and not outcome.is_created), default=None)
+        return Prospect(round(chance, 3), failed_at)
+
+    return tuple(map(prospect, keys))
 
 
-def _prospect(outcomes: Sequence[Outcome], now: datetime) -> Prospect:
-    chance = min((_chance(outcome, now) for outcome in outcomes), default=UNKNOWN)
-    failed_at = max((outcome.at for outcome in outcomes if not outcome.is_created), default=None)
-    return Prospect(round(chance, 3), failed_at)
-
-
-def _chance(outcome: Outcome, now: datetime) -> float:
-    weight: float = 0.5 ** (max(0.0, (now - outcome.at).total_seconds()) / CAPACITY_HALF_LIFE.total_seconds())
-    return UNKNOWN + (outcome.is_created - UNKNOWN) * weight
+def _chance(outcome: Outcome | None, advised: float | None, now: datetime) -> float:
+    age = max(timedelta(), now - outcome.at) if outcome else timedelta()
+    remembered = UNKNOWN
+    if outcome:
+        remembered += (outcome.is_created - UNKNOWN) * 0.5 ** (age / CAPACITY_HALF_LIFE)
+    if advised is None:
+        return remembered
+    doubt = 0.5 ** (age / ADVICE_DOUBTED) if outcome and not outcome.is_created else 0.0
+    weight = (1 - doubt) * ADVICE_WEIGHT
+    return weight * advised + (1 - weight) * remembered
 
 
 def in_order(prospects: Sequence[Prospect], ranks: Sequence[int], begins_at: datetime) -> tuple[int, ...]:

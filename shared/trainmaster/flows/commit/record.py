@@ -35,7 +35,7 @@ from trainmaster.errors import ConflictError, TemporaryError
 from trainmaster.flows.commit.decide import decide
 from trainmaster.flows.commit.notify import notify
 from trainmaster.messaging import internal_requests, topics
-from trainmaster.ports import AdmissionToken, AlreadyRecordedError, Bus, Clock, JobLog, Ledgers, Loaded, Store
+from trainmaster.ports import AdmissionToken, Advisor, AlreadyRecordedError, Bus, Clock, JobLog, Ledgers, Loaded, Store
 
 TRIES: Final = 12
 """Conflicts before the message is left to its redelivery. With 16 writers on one document the slowest needed 9."""
@@ -59,6 +59,8 @@ class Deps:
     and does not know whether it publishes them."""
     job_log: JobLog | None = None
     """Where the service's lines are written; None: nowhere."""
+    advisor: Advisor | None = None
+    """None: searches for capacity know only what requests have found."""
     limits: Limits = field(default_factory=dict)
     """The limits of all jobs together."""
 

@@ -1,10 +1,11 @@
-"""What all jobs know together about capacity: noted with each request for VMs, and read when a pass begins."""
+"""What all jobs know together about capacity: noted with each request for VMs, and read when a pass begins,
+with Google's advice."""
 
 from __future__ import annotations
 
 import logging
 
-from trainmaster.core.model.capacity import Outcome, Prospect, candidate_keys, machine_kind
+from trainmaster.core.model.capacity import Outcome, Prospect, advisable, candidate_keys, machine_kind
 from trainmaster.core.model.job import Job
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.rules.outlook import look_out
@@ -23,7 +24,8 @@ def gather_outlook(job: Job, deps: Deps) -> tuple[Prospect, ...]:
         return ()
     keys = candidate_keys(job.plan)
     outcomes = deps.store.outcomes(list(dict.fromkeys(key for of_candidate in keys for key in of_candidate)))
-    return look_out(keys, outcomes, deps.clock())
+    advice = deps.advisor.advise(advisable(job.plan), deps.clock()) if deps.advisor else {}
+    return look_out(keys, outcomes, deps.clock(), advice)
 
 
 def note_outcome(create: Create, deps: Deps, *, is_created: bool) -> None:

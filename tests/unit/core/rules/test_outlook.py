@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from tests.support.jobs import a_plan, at
-from trainmaster.core.model.capacity import Outcome, Prospect, decisive_kinds, machine_kind
+from trainmaster.core.model.capacity import Outcome, Prospect, advisable, decisive_kinds, machine_kind
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.outlook import in_order, is_fresh, look_out
-from trainmaster.core.timeouts import CAPACITY_FRESH, CAPACITY_HALF_LIFE, RETRY_JITTER, RETRY_MIN
+from trainmaster.core.timeouts import ADVICE_DOUBTED, CAPACITY_FRESH, CAPACITY_HALF_LIFE, RETRY_JITTER, RETRY_MIN
 
 CPU, GPU = "n1-standard-4", "n1-standard-4 with 1 x nvidia-l4"
 HALF_S = CAPACITY_HALF_LIFE.total_seconds()
@@ -62,6 +62,59 @@ def test_chance_returns_to_a_half_as_its_outcome_ages(age_s: float, chance: floa
 def test_least_likely_role_decides_and_a_clock_that_is_behind_does_no_harm() -> None:
     created, failed = Outcome("z", CPU, at(60), is_created=True), Outcome("z", GPU, at(0))
     assert look_out([[created.key, failed.key]], [created, failed], at(0)) == (Prospect(0.0, at(0)),)
+
+
+MANY_S = 40 * HALF_S
+
+
+@pytest.mark.parametrize(
+    ("outcome", "age_s", "chance"),
+    [
+        (None, 0, 0.7 * 0.9 + 0.3 * 0.5),
+        (True, 0, 0.7 * 0.9 + 0.3),
+        (True, HALF_S, 0.7 * 0.9 + 0.3 * 0.75),
+        (False, 0, 0.0),
+        (False, ADVICE_DOUBTED.total_seconds(), 0.35 * 0.9 + 0.65 * (0.5 - 0.5 * 0.5 ** (1 / 3))),
+        (False, -60, 0.0),
+        (False, MANY_S, 0.7 * 0.9 + 0.3 * 0.5),
+    ],
+    ids=["no outcome", "created", "created before", "stockout", "stockout before", "clock is behind", "forgotten"],
+)
+def test_advice_counts_more_than_an_outcome_except_a_recent_stockout(
+    outcome: bool | None, age_s: float, chance: float
+) -> None:
+    outcomes = [] if outcome is None else [Outcome("z", GPU, at(0), outcome)]
+    (prospect,) = look_out([[("z", GPU)]], outcomes, at(age_s), {("z", GPU): 0.9, ("y", GPU): 0.1})
+    assert prospect.chance == pytest.approx(chance, abs=0.0006)
+    assert prospect.failed_at == (at(0) if outcome is False else None)
+
+
+def test_role_with_the_worst_advice_decides() -> None:
+    advice = {("z", GPU): 0.3, ("z", CPU): 0.9}
+    assert look_out([[("z", GPU), ("z", CPU)]], [], at(0), advice) == (Prospect(0.36),)
+
+
+SPOT_GPU = replace(WITH_GPU, spot=True)
+TPU = TaskGroup(TaskType.WORKER, 1, "", spot=True, tpu=Tpu("v5litepod-16", "r", 4))
+
+
+@pytest.mark.parametrize(
+    ("groups", "on_demand_after", "advised"),
+    [
+        ((replace(CHIEF, spot=True), SPOT_GPU), None, [SPOT_GPU]),
+        ((SPOT_GPU,), 2, [SPOT_GPU]),
+        ((SPOT_GPU,), 0, []),
+        ((WITH_GPU,), None, []),
+        ((replace(CHIEF, spot=True),), None, []),
+        ((TPU,), None, []),
+    ],
+    ids=["Spot GPUs", "Spot at first", "never Spot", "on demand", "no GPU", "TPU"],
+)
+def test_advice_is_asked_for_about_spot_vms_with_gpus(
+    groups: tuple[TaskGroup, ...], on_demand_after: int | None, advised: list[TaskGroup]
+) -> None:
+    plan = a_plan(groups=groups, on_demand_after=on_demand_after, zones=("a-a", "a-b"))
+    assert advisable(plan) == [(zone, group) for zone in plan.zones for group in advised]
 
 
 OLD = at(-3600)

@@ -1,0 +1,106 @@
+"""Advice of Compute Engine about capacity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import requests
+
+from tests.contract.compute_fleet.answers import a_response
+from tests.integration.compute.emulator import PROJECT, Emulator
+from tests.support.jobs import START
+from trainmaster.core.model.plan import Accelerator, TaskGroup
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.timeouts import ADVICE_KEPT, ADVICE_REFUSED
+from trainmaster.gcp.compute_fleet.advice import CapacityAdvisor
+from trainmaster.ports import Advisor
+
+A, B, FAR = "us-central1-a", "us-central1-b", "us-east1-b"
+GPU = TaskGroup(TaskType.WORKER, 4, "n1-standard-8", Accelerator("nvidia-tesla-t4", 2), spot=True)
+BUILT_IN = TaskGroup(TaskType.CHIEF, 1, "a2-highgpu-1g", Accelerator("nvidia-tesla-a100", 1), spot=True)
+KIND = "Spot n1-standard-8 with 2 x nvidia-tesla-t4"
+NOWHERE = "http://127.0.0.1:9"
+MOMENT = timedelta(microseconds=1)
+
+
+@pytest.fixture
+def advisor(emulator: Emulator) -> Advisor:
+    return CapacityAdvisor(PROJECT, endpoint=emulator.endpoint)
+
+
+def chances(advisor: Advisor, *requests_: tuple[str, TaskGroup], after: timedelta = timedelta()) -> list[float]:
+    return list(advisor.advise(requests_, START + after).values())
+
+
+def test_each_zone_and_role_has_advice_of_its_own(emulator: Emulator, advisor: Advisor) -> None:
+    emulator.faults(stockout_zones=[A])
+    found = advisor.advise([(A, GPU), (B, GPU), (FAR, BUILT_IN), (B, GPU)], START)
+    other = "Spot a2-highgpu-1g with 1 x nvidia-tesla-a100"
+    assert found == {(A, KIND): 0.1, (B, KIND): 0.9, (FAR, other): 0.9}
+    assert advisor.advise([], START) == {}
+
+
+def test_of_two_roles_of_one_kind_the_larger_decides(emulator: Emulator, advisor: Advisor) -> None:
+    emulator.faults(machine_limits={"n1-standard-8": 4})
+    one = replace(GPU, task_type=TaskType.CHIEF, count=1)
+    many = replace(GPU, count=5)
+    assert chances(advisor, (A, one)) == [0.9]
+    assert chances(advisor, (A, many), (A, one)) == chances(advisor, (A, one), (A, many)) == [0.1]
+
+
+def test_answer_is_kept_for_ten_minutes_and_for_this_number_of_vms(emulator: Emulator, advisor: Advisor) -> None:
+    assert chances(advisor, (A, GPU)) == [0.9]
+    emulator.faults(stockout_zones=[A])
+    assert chances(advisor, (A, GPU), after=ADVICE_KEPT - MOMENT) == [0.9]
+    assert chances(advisor, (A, replace(GPU, count=5)), after=MOMENT) == [0.1]
+    assert chances(advisor, (A, GPU), after=ADVICE_KEPT) == [0.1]
+
+
+@pytest.mark.parametrize(
+    ("faults", "group", "zone", "kept"),
+    [
+        ({"refused_calls": ["advise_capacity"]}, GPU, A, ADVICE_REFUSED),
+        ({"disabled_apis": ["compute"]}, GPU, A, ADVICE_REFUSED),
+        ({}, replace(GPU, machine_type="z9-unknown-1"), A, ADVICE_REFUSED),
+        ({}, GPU, "us-nowhere1-a", ADVICE_REFUSED),
+        ({"rate_limited": 1}, GPU, A, ADVICE_KEPT),
+    ],
+    ids=["no permission", "API disabled", "unknown machine", "unknown region", "rate limit"],
+)
+def test_refusal_means_no_advice_and_is_not_asked_again_for_a_time(
+    faults: dict[str, Any], group: TaskGroup, zone: str, kept: timedelta, emulator: Emulator, advisor: Advisor
+) -> None:
+    emulator.faults(**faults)
+    assert chances(advisor, (zone, group)) == []
+    emulator.faults()
+    assert chances(advisor, (zone, group), after=kept - MOMENT) == []
+    is_asked_again = zone == A and group is GPU
+    assert chances(advisor, (zone, group), after=kept) == ([0.9] if is_asked_again else [])
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([{"obtainability": 0.8, "estimatedUptime": "600s"}], [0.8]),
+        ([{"obtainability": 0.8, "estimatedUptime": "60s"}], [0.1]),
+        ([{"obtainability": 1.5}], [1.0]),
+        ([{"obtainability": 0.2}, {"obtainability": 0.4}], [0.4]),
+        ([{"obtainability": 0.0}], [0.0]),
+        ([{}], []),
+        ([], []),
+    ],
+    ids=["long uptime", "short uptime", "above 1", "two", "none", "no score", "no recommendation"],
+)
+def test_scores_of_google_become_a_chance(
+    scores: list[dict[str, Any]], expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"kind": "answer", "recommendations": [{"scores": one} for one in scores]}
+    monkeypatch.setattr(requests.Session, "request", lambda *_, **__: a_response(200, "", answer))
+    assert chances(CapacityAdvisor("p", endpoint=NOWHERE), (A, GPU)) == expected
+
+
+def test_without_a_connection_there_is_no_advice() -> None:
+    assert chances(CapacityAdvisor("p", endpoint=NOWHERE), (A, GPU)) == []
