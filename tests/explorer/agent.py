@@ -35,6 +35,8 @@ STUCK_S: Final = 85.0
 RUNS: Final = (DirectiveAction.RUN, DirectiveAction.SAVE)
 GIVES_UP_S: Final = 25.0
 FINISH_S: Final = 600.0
+GROW_AGAIN_S: Final = 30.0
+LATE_S: Final = 60.0
 SAVE_S: Final = (20.0, 25.0)
 UNFIT: Final = {"type": "UnfitMachine", "message": "7 of 8 GPUs answer", "frame": ""}
 DATAGRAMS_LOST: Final = 0.2
@@ -144,18 +146,30 @@ class Agent:
 
     def _save_together(self, key: Key, cause: str) -> None:
         """Tell the peers, some of which the datagrams do not reach, and report them. Give the VM up in time."""
+        self._ask_all(key, GIVES_UP_S)
+        self._later((GIVES_UP_S, GIVES_UP_S), self._give_up, cause)
+
+    def _grow(self, key: Key) -> None:
+        """Ask all members, because more can join, as soon as the own program can save."""
+        if self.desired is None or _key(self.desired) != key:
+            return
+        if self.program and self.program.key == key and self.world.rng.random() < 0.7:
+            self._ask_all(key, FINISH_S)
+        else:
+            self._later((GROW_AGAIN_S, GROW_AGAIN_S), self._grow, key)
+
+    def _ask_all(self, key: Key, after_s: float) -> None:
         world, members, silent = self.world, channel_members(self.vm.job.plan), []
-        gives_up_s = world.now_s + GIVES_UP_S
+        gives_up_s = world.now_s + after_s
         programs = [p for p in self.vm.job.programs.all if p.replica_id in members]
         for program in [p for p in programs if p.is_alive and p.key == key]:
             if program.agent is self or world.rng.random() > DATAGRAMS_LOST:
                 program.agent._later((0.5, 0.6), program.agent.ask, key, gives_up_s)
             else:
                 silent.append(members.index(program.replica_id))
-        at = (world.clock() + timedelta(seconds=GIVES_UP_S)).isoformat()
+        at = (world.clock() + timedelta(seconds=after_s)).isoformat()
         facts = {"cause": "notice", "gives_up_at": at, "unanswered": silent}
         self._later((0.6, 3.0), self._send, topics.MAINTENANCE, key, facts)
-        self._later((GIVES_UP_S, GIVES_UP_S), self._give_up, cause)
 
     def ask(self, key: Key, gives_up_s: float) -> None:
         """Ask the program to save. Some save and exit, some save and go on, and some know no signal."""
@@ -193,7 +207,9 @@ class Agent:
             self.desired = directive
             if self.program and (directive.action not in RUNS or _key(directive) != self.program.key):
                 self.is_open = False
-            if directive.action is DirectiveAction.SAVE:
+            if directive.action is DirectiveAction.SAVE and directive.grows:
+                self._grow(_key(directive))
+            elif directive.action is DirectiveAction.SAVE:
                 self.ask(_key(directive), self.world.now_s + directive.gives_up_at - self.world.clock().timestamp())
         if not self.is_settled:
             self.is_settled = True
@@ -301,7 +317,7 @@ class Agent:
         else:
             if self.is_vm_ending or self.is_announced:
                 facts = {**facts, "cause": "vm_stopping"}
-            elif program.was_asked:
+            elif program.was_asked and self.world.now_s < self.gives_up_s + LATE_S:
                 facts = {**facts, "cause": "saved"}
             self._close_with({**facts, "ran_s": self.world.now_s - program.started_s})
         if self.saves_together:

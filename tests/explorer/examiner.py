@@ -23,6 +23,7 @@ from trainmaster.core.actions import Ignore
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.job import JobState, State
+from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import VmStatus
@@ -86,12 +87,26 @@ class Examiner:
         """F1: nothing of another round, and no second program of the same member, runs beside it."""
         if self.round.key == program.key:
             self.round.vms.add(program.agent.vm.instance_id)
+        self._examine_member_set(program)
         for other in self._job.programs.all:
             if other.is_alive and self._job.is_member(program.replica_id) and self._job.is_member(other.replica_id):
                 if other.key != program.key:
                     self._world.violate("F1 started beside another round", program, other)
                 elif other.machine == program.machine and other.agent.vm.zone == program.agent.vm.zone:
                     self._world.violate("F1 runs twice", program, other.agent.vm, program.agent.vm)
+
+    def _examine_member_set(self, program: Program) -> None:
+        """All members of a round have one member set, with the primary and at least `minReplicas`."""
+        others = [p for p in self._job.programs.all if p.key == program.key and p.without != program.without]
+        members, elastic = channel_members(self._job.plan), self._job.plan.elastic
+        present = [member for rank, member in enumerate(members) if rank not in program.without]
+        if others or (program.without and program.replica_id not in present):
+            self._world.violate("several member sets", program, program.without, *others)
+        if program.without and (
+            elastic is None or self._job.primary not in present or len(present) < elastic.min_replicas
+        ):
+            self._world.violate("a round is too small", program, program.without)
+        self._world.notes["programs of short rounds"] += bool(program.without)
 
     def on_create(self, vm: ExploredVm) -> None:
         same = self._vms.setdefault((vm.replica_id, vm.generation), [])
@@ -194,7 +209,9 @@ class Examiner:
             self._examine_free(entry.decision.text)
         round_.is_judged |= bool(charges) or job.attempt > before.job.attempt or job.state.is_terminal
         if has_begun:
-            current = {(replica.replica_id, replica.vm_generation) for replica in self.state.replicas}
+            members = (r for r in self.state.replicas if r.replica_id not in job.round.without)
+            current = {(replica.replica_id, replica.vm_generation) for replica in members}
+            self._world.notes["rounds that grow"] += bool(set(before.job.round.without) - set(job.round.without))
             vms = {self._vms[which][-1].instance_id for which in current if which in self._vms}
             self.round = Round(key, self._world.now_s, vms)
 
@@ -209,7 +226,7 @@ class Examiner:
             self._world.notes["a failure before all members had reported was free"] += 1
         elif own and not faults and not stalled:
             self._world.violate("F2 unpaid", self.round.key, *self._facts(ends))
-        culprit = named(text)
+        culprit = named(text.partition(" goes on without ")[0])
         guilty = {vm.replica_id for _, vm in faults} | {program.replica_id for program in stalled}
         guilty |= {program.replica_id for program in ends if program.was_asked}
         guilty |= {vm.replica_id for vm in self._given_up if vm.instance_id in self.round.vms}

@@ -69,6 +69,8 @@ class Profile:
     jobs: int = 1
     vcpus: int = 0
     """Limit of all jobs together; 0: none."""
+    elastic: bool = False
+    """Whether synchronous jobs of several replicas are elastic."""
     options: float = 0.25
     """Exit policies, Spot VMs, and the job's other options."""
     cancel: float = 0.0
@@ -124,6 +126,31 @@ _ALL: Final = (
         stockout_late=0.1,
         slow_create=0.1,
         sizes=(2, 3, 5, 8),
+    ),
+    Profile(
+        "elastic",
+        kinds=("sync",),
+        sizes=(2, 3, 4, 5),
+        elastic=True,
+        stockout=0.5,
+        stockout_late=0.1,
+        slow_create=0.2,
+        partial=0.5,
+        early_loss=0.05,
+        loss_per_hour=25,
+        agent_crash_per_hour=3,
+        setup_fail=0.02,
+        unfit=0.02,
+        fail=0.15,
+        cancel=0.05,
+        suspend=0.15,
+        crash=0.01,
+        duplicate=0.15,
+        late=0.05,
+        lost=0.05,
+        lost_event=0.02,
+        work_s=(60.0, 600.0),
+        options=0.0,
     ),
     Profile("crash", crash=0.04, temporary=0.04, fail=0.3, loss_per_hour=15, suspend=0.05, lost=0.1),
     Profile(

@@ -69,6 +69,8 @@ class Program:
     """What its agent saw of that."""
     root: Program | None = None
     """The peer whose end broke it."""
+    without: tuple[int, ...] = ()
+    """Ranks of the members that are missing in its round, as it was told."""
     was_asked: bool = False
     """Whether all members were asked to save while it ran."""
     saves_until_s: float = 0.0
@@ -110,7 +112,7 @@ class Programs:
 
     def start(self, agent: Agent, key: Key) -> Program:
         world, work_s = self._world, self._job.work_s
-        program = Program(agent, key, world.now_s)
+        program = Program(agent, key, world.now_s, without=agent.desired.without if agent.desired else ())
         self._job.examiner.on_start(program)
         self.all.append(program)
         world.log("start", program, "on", agent.vm.instance_id)
@@ -133,7 +135,7 @@ class Programs:
         self._joined.append(program)
         zone = program.agent.vm.zone  # addresses are zonal: programs of different zones do not meet
         members = {joined.machine: joined for joined in self._joined if joined.agent.vm.zone == zone}
-        if not self._training and len(members) == job.members:
+        if not self._training and len(members) == job.members - len(program.without):
             self._training, self._since_s = tuple(members.values()), world.now_s
             world.after(job.work_s - self._done_s, self._finish, self._training)
 

@@ -14,7 +14,9 @@ from tests.explorer.agent import Agent
 from tests.explorer.history import History
 from tests.explorer.profiles import PROFILES
 from trainmaster.core.events import ExitCause, ReplicaExited
+from trainmaster.core.model.members import is_member
 from trainmaster.core.model.vm import DirectiveAction
+from trainmaster.core.reconcile import desired
 from trainmaster.messaging import agent_messages
 
 SEEDS = 300 if hypothesis.settings().max_examples > 150 else 5
@@ -71,11 +73,17 @@ def take_saves_for_ends(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(agent_messages, "decode_replica_exit", decode_as_own)
 
 
+def start_all(patch: pytest.MonkeyPatch) -> None:
+    """Start also the members that a round goes without, as soon as they have a VM."""
+    patch.setattr(desired, "is_held", lambda job, replica_id: job.round.is_held and is_member(job.plan, replica_id))
+
+
 @pytest.mark.parametrize(
     ("break_defence", "profile", "invariants"),
     [
         (end_savers_at_once, "notices", {"killed while it saves"}),
         (take_saves_for_ends, "notices", {"F5 SUCCEEDED without exit 0 of the primary"}),
+        (start_all, "elastic", {"several member sets"}),
         (forget_ends, "gang", {"F2 innocent charged", "F2 unpaid"}),
         (report_before_the_stop, "hangs", {"F1 started beside another round"}),
     ],

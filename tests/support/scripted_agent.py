@@ -278,7 +278,9 @@ class ScriptedVm:
             return SetupFailure("setup", 1, {"type": "", "message": "", "frame": ""}, "")
         return {}
 
-    def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> ScriptedVm:
+    def start(
+        self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str], without: Sequence[int]
+    ) -> ScriptedVm:
         if self._event in (SETUP_START_FAILS, START_FAILS):
             raise OSError("argument list too long")
         assert self._running is None, "two programs run at the same time"

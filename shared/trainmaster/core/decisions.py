@@ -71,6 +71,7 @@ class Reason(StrEnum):
     RETRIES_DISABLED = "retries_disabled"
     MEMBER_FAILED = "member_failed"
     MEMBER_MISSING = "member_missing"
+    MEMBERS_JOIN = "members_join"
     ROUND_ENDED = "round_ended"
     ROUND_BEGINS = "round_begins"
     OUT_OF_MEMORY = "out_of_memory"

@@ -73,6 +73,14 @@ EARLIER_AGENT_STOP_MAX: Final = 30
 """Seconds after which an agent of an earlier release must have ended its program: 25 s from SIGTERM to SIGKILL, and the
 time until it reads its directive. Agents of this release report it."""
 
+MISSING_VM_MAX: Final = timedelta(minutes=2)
+"""How long a held round of an elastic job waits for a VM that Google does not refuse: two more restarts of the others
+cost about as much."""
+
+GROWTH_MIN: Final = timedelta(minutes=10)
+"""Shortest time between two rounds that grow: each costs a restart of all members, so VMs that come and go must not
+keep the job from its work."""
+
 # Rules 8 and 10: failures soon after the start
 
 QUICK_FAILURE_MAX_S: Final = 10 * 60

@@ -27,6 +27,7 @@ from trainmaster.jobspec.fields.extension_fields import (
     check_extension,
     check_gang,
     resolve_cap,
+    with_elastic,
     with_save_on_notice,
     with_stillness,
 )
@@ -133,6 +134,7 @@ def _resolve(
     plan = with_stillness(plan, extension.stall_timeout, problems)
     plan = with_alternatives(plan, spec, extension, regions, problems)
     check_gang(plan, problems)
+    plan = with_elastic(plan, extension.elastic, problems)
     plan = replace(plan, substitutions=(*_listed_substitutions(extension), *problems.substitutions))
     problems.raise_if_any()
     if job_id is not None:

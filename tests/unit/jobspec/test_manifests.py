@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmaster.core.model.exit_policy import Preset
+from trainmaster.core.model.plan import Elastic
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec import InvalidJob, accept, parse_document, read_document
 from trainmaster.jobspec.manifests.convert import convert
@@ -117,7 +118,26 @@ def test_elastic_job_of_fixed_size_gets_rendezvous_variables() -> None:
     variables = {item["name"]: item["value"] for item in pools[1]["containerSpec"]["env"]}
     assert [pool["replicaCount"] for pool in pools] == [1, 1]
     assert variables["PET_RDZV_ENDPOINT"] == "$(MASTER_ADDR):$(MASTER_PORT)"
-    assert (variables["PET_NNODES"], variables["PET_RDZV_CONF"]) == ("2:2", "last_call_timeout=30")
+    assert variables["PET_NNODES"] == "$(WORLD_SIZE):$(WORLD_SIZE)"
+    assert variables["PET_RDZV_CONF"] == "last_call_timeout=30"
+
+
+@pytest.mark.parametrize(("has_master", "least"), [(False, 1), (True, 2)])
+def test_elastic_job_with_a_smaller_minimum_goes_on_with_fewer(*, has_master: bool, least: int) -> None:
+    manifest = a_pytorch_job(elasticPolicy={"minReplicas": 1, "maxReplicas": 2})
+    manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 2
+    if not has_master:
+        del manifest["spec"]["pytorchReplicaSpecs"]["Master"]
+    assert accept(convert(manifest, "us-central1"), default_job_id=None).plan.elastic == Elastic(least)
+
+
+@pytest.mark.parametrize(("least", "most"), [(0, 2), (3, 2), (1, 3), (2, 1)])
+def test_elastic_job_with_more_workers_than_replicas_or_none_is_refused(least: int, most: int) -> None:
+    manifest = a_pytorch_job(elasticPolicy={"minReplicas": least, "maxReplicas": most})
+    manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 2
+    with pytest.raises(InvalidJob) as caught:
+        convert(manifest, "us-central1")
+    assert [problem.field for problem in caught.value.problems] == ["spec.elasticPolicy"]
 
 
 def test_host_name_of_primary_becomes_master_addr_in_arguments() -> None:

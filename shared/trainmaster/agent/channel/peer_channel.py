@@ -60,6 +60,8 @@ class PeerChannel:
         self._inbox = inbox
         self._console = console
         self._running = running
+        self.absent: Sequence[int] = ()
+        """Members that the running round goes without: nobody waits for their answers."""
         self._handlers: dict[str, Callable[[Datagram], bool | None]] = {}
         self._lock = threading.Lock()
         self._round: IncarnationKey | None = None
@@ -128,7 +130,7 @@ class PeerChannel:
     ) -> None:
         end = time.monotonic() + until_s
         resolved: dict[int, Address] = {}
-        silent = [number for number in range(len(self._members)) if number != self.number]
+        silent = [number for number in range(len(self._members)) if number not in (self.number, *self.absent)]
         while silent and time.monotonic() < end and self._asked.get(asked.kind) == asked.serial:
             for number in silent:
                 with contextlib.suppress(OSError):  # its name is not known yet, or no port is open

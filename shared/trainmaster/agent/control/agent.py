@@ -23,14 +23,14 @@ from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S, VmShutdownNotice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from trainmaster.agent.channel.peer_channel import PeerChannel
     from trainmaster.agent.control.launcher import Launcher
     from trainmaster.agent.control.run_state import RunState
     from trainmaster.agent.control.stall_watch import Surroundings
     from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey, ReceivedDirective
     from trainmaster.agent.program.program import Program
     from trainmaster.agent.reporting.events import EventReporter
     from trainmaster.agent.reporting.serial_console import Console
@@ -64,6 +64,7 @@ class Agent:
         self._setup = setup
         self._launcher = launcher
         self._console = console
+        self._channel = channel
         self._exit_reporter = ExitReporter(inbox, run_state, console)
         self._shutdown_notice = VmShutdownNotice(
             inbox,
@@ -215,13 +216,16 @@ class Agent:
                 self._console.log(f"Waiting {remaining_s:.0f} s {self._start_delay.purpose}.")
                 self._inbox.post_later(remaining_s, self._reconcile)
             else:
-                self._start(directive.key, self._secrets, directive.slices)
+                self._start(directive, self._secrets)
 
-    def _start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> None:
+    def _start(self, directive: ReceivedDirective, secrets: Mapping[str, str]) -> None:
+        key = directive.key
+        if self._channel is not None:
+            self._channel.absent = directive.without
         self._run_state.mark_started(key)
         self._run_state.report_started(key)
         try:
-            program = self._launcher.start(key, secrets, slices)
+            program = self._launcher.start(key, secrets, directive.slices, directive.without)
         except (OSError, ValueError) as error:  # arguments that are too long or contain a null character
             self._move(AgentState.IDLE)
             details = {"type": type(error).__name__, "message": str(error), "frame": ""}

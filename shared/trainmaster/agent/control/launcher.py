@@ -115,10 +115,14 @@ class Launcher:
             kill_marked(self._workspace.work)
         self._killed_at = None
 
-    def start(self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str]) -> Program:
-        """Start the program. `slices`: as in the directive. Raises OSError or ValueError if it cannot be started."""
-        config = resolve_references(self._identity.config, platform_variables(self._identity, slices, gpu_count()))
-        env = environment_of(replace(self._identity, config=config), secrets, slices, gpu_count())
+    def start(
+        self, key: IncarnationKey, secrets: Mapping[str, str], slices: Sequence[str], without: Sequence[int] = ()
+    ) -> Program:
+        """Start the program. `slices`, `without`: as in the directive. Raises OSError or ValueError if it cannot be
+        started."""
+        identity = replace(self._identity, config=self._identity.config.without(without))
+        config = resolve_references(identity.config, platform_variables(identity, slices, gpu_count()))
+        env = environment_of(replace(identity, config=config), secrets, slices, gpu_count())
         if self._gcs.is_mounted:
             env = {**log_folder_variables(config.environment, config.job_dir), **env}
         env.update(self._save_request.variables(in_container=config.container is not None))
@@ -182,9 +186,9 @@ class Launcher:
         program = self._program
         return program.pid if isinstance(program, Program) else None
 
-    def prepare_save(self) -> None:
-        """Prepare `request_save`, so that it takes little time."""
-        self._save_request.find_catchers(self._root)
+    def prepare_save(self) -> bool:
+        """Prepare `request_save`, so that it takes little time; return whether a process catches the signal."""
+        return self._save_request.find_catchers(self._root)
 
     def request_save(self) -> str:
         """Ask the program to save; return in words what was done."""

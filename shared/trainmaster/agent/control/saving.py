@@ -37,6 +37,8 @@ AGAIN_S = 600.0
 """A notice that comes later asks again: the one before may have been withdrawn."""
 FINISH_S = 600.0
 """Time for a save after the round has ended."""
+LATE_S = 60.0
+GROW_AGAIN_S = 30.0
 AHEAD_MAX_S = 3600.0
 """Longest time until a VM is given up that a peer may name: the longest notice."""
 
@@ -98,12 +100,27 @@ class Saving:
 
     def on_directive(self, directive: ReceivedDirective) -> None:
         """Save at once, if this is ordered: the peer's datagrams have not arrived."""
-        if directive.action == "save":
+        if directive.action == "save" and directive.grows and self._channel is not None:
+            self._grow(self._channel, directive.key)
+        elif directive.action == "save":
             self._choose(directive.key, 0.0, directive.gives_up_at - time.time())
 
+    def _grow(self, channel: PeerChannel, key: IncarnationKey) -> None:
+        """Ask all members to save, so that more can join. A program that catches no signal would work on, and its later
+        exit would count for nothing: it is looked at again, because it may not have come so far."""
+        desired, started = self._run_state.desired, self._run_state.last_started
+        if desired is None or key != desired.key or key == self._key:
+            return
+        if key == started and self._launcher.is_running and self._launcher.prepare_save():
+            self._console.log("More members can join: all save, and start again together.")
+            self._ask_peers(channel, key, FINISH_S)
+        else:
+            self._inbox.post_later(GROW_AGAIN_S, functools.partial(self._grow, channel, key))
+
     def was_asked(self, key: IncarnationKey) -> bool:
-        """Return whether all members of this round were asked to save: its end is no success and no failure."""
-        return key == self._asked
+        """Return whether all members of this round were asked to save: its end is no success and no failure. That ends
+        a while after the VM should have been given up: the notice was withdrawn."""
+        return key == self._asked and self._clock() < self._gives_up_at + LATE_S
 
     @property
     def patience_s(self) -> float:

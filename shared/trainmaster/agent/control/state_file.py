@@ -55,6 +55,7 @@ class StoredState:
                     desired["action"],
                     tuple(desired.get("slices", ())),
                     desired.get("pause_s", 0.0),
+                    without=tuple(desired.get("without", ())),
                 )
                 if desired
                 else None,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ class ReceivedDirective:
     """Time between the directive and the start of the incarnation."""
     gives_up_at: float = 0.0
     """With `save`: when the VM that goes is given up, in seconds since 1970."""
+    without: Sequence[int] = ()
+    """Ranks of the members that the round goes without."""
+    grows: bool = False
+    """With `save`: no VM goes, and this agent asks all members, so that more can join."""
 
     @property
     def runs(self) -> bool:
@@ -148,6 +153,31 @@ class VmConfig:
     def saves_together(self) -> bool:
         return self.save_on_notice == "gang" and self.channel is not None
 
+    def without(self, ranks: Sequence[int]) -> VmConfig:
+        """Return the config of a round without these members: what programs see has no gaps. Roles are in the order of
+        ranks."""
+        if not ranks or self.rank_base is None:
+            return self
+        base, gone = self.rank_base, frozenset(ranks)
+
+        def shrunk(spec: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+            numbers = itertools.count()
+            cluster = {
+                role: [address for address in addresses if next(numbers) not in gone]
+                for role, addresses in ((spec or {}).get("cluster") or {}).items()
+            }
+            return spec and {**spec, "cluster": {role: addresses for role, addresses in cluster.items() if addresses}}
+
+        size = int(self.environment["WORLD_SIZE"]) - len(gone)
+        return replace(
+            self,
+            vm_names=[name for number, name in enumerate(self.vm_names, base) if number not in gone],
+            rank_base=base - sum(rank < base for rank in gone),
+            tf_config=shrunk(self.tf_config),
+            cluster_spec=shrunk(self.cluster_spec),
+            environment={**self.environment, "WORLD_SIZE": str(size)},
+        )
+
     @staticmethod
     def parse(text: str) -> VmConfig:
         """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
@@ -243,7 +273,9 @@ def parse_directive(text: str) -> ReceivedDirective:
     key = IncarnationKey(int(stored["attempt"]), int(stored["incarnation"]))
     slices = tuple(str(address) for address in stored.get("slices", ()))
     pause_s, gives_up_at = float(stored.get("pause_s", 0)), float(stored.get("gives_up_at", 0))
-    return ReceivedDirective(key, stored["action"], slices, pause_s, gives_up_at)
+    without = tuple(int(rank) for rank in stored.get("without", ()))
+    grows = bool(stored.get("grows"))
+    return ReceivedDirective(key, stored["action"], slices, pause_s, gives_up_at, without, grows)
 
 
 def supersedes(new: IncarnationKey, old: IncarnationKey | None) -> bool:

@@ -57,12 +57,14 @@ class SaveRequest:
         with contextlib.suppress(OSError):  # a full disk must not keep the signal from being sent
             (self.folder / self._name).touch(mode=0o644)
 
-    def find_catchers(self, root: int | None) -> None:
-        """Find the processes that catch the signal, so that little is left to do at the moment of the request.
+    def find_catchers(self, root: int | None) -> bool:
+        """Find the processes that catch the signal, so that little is left to do at the moment of the request. Return
+        whether there are any.
 
         `root`: the program's first process; None: it is in a container, and known by its environment only.
         """
         self._found = find_catchers({root} if root is not None else self._roots_in_container(), self._number)
+        return bool(self._found)
 
     def signal_catchers(self, root: int | None) -> int:
         """Send the signal to the processes that catch it; return how many there were."""

@@ -12,6 +12,7 @@ from trainmaster.console.pages.job_filters import Filters, matches
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan, TaskGroup
+from trainmaster.core.reporting.explain import short_round
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import Wait, queued_jobs
 from trainmaster.core.rules.messages import summary
@@ -143,6 +144,8 @@ def situation(job: Job, wait: Wait | None) -> str:
         return f"{errors} capacity error{'s' if errors > 1 else ''} so far{problem}; VMs are requested in {job.zone}."
     if job.round.is_held and not job.state.is_terminal:
         return f"round {job.round.number} waits for its members"
+    if job.round.without and not job.state.is_terminal:
+        return short_round(job)
     return f"attempt {job.attempt}" if job.attempt > 1 and not job.state.is_terminal else ""
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from trainmaster.core.actions.budget import Budget
 from trainmaster.core.actions.replica_actions import ReplaceVm
 from trainmaster.core.model.job import Job, Label
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Saving
 from trainmaster.core.model.tuning import Measurement
 
@@ -113,6 +114,8 @@ class BeginRound:
     """Whether its VM rebooted."""
     bug: str | None = None
     """Signature that the next verdict must repeat to prove a bug."""
+    without: tuple[ReplicaId, ...] = ()
+    """Members that the round goes without."""
     kind: Literal["begin_round"] = "begin_round"
 
 

@@ -6,6 +6,7 @@
 | AI Platform's jobs | CLOUD_ML_JOB_ID, CLOUD_ML_JOB, CLOUD_ML_PROJECT_ID, CLOUD_ML_REGION                |
 | Vertex AI's jobs   | CLOUD_ML_JOB_ID, CLOUD_ML_PROJECT_ID, AIP_MODEL_DIR and the other AIP_* directories |
 | trials             | CLOUD_ML_TRIAL_ID, CLOUD_ML_HP_METRIC_TAG (the agent sets CLOUD_ML_HP_METRIC_FILE) |
+| elastic jobs       | TRAINMASTER_REPLICAS: the full size, however small WORLD_SIZE is                    |
 | programs on TPUs   | TPU_CONFIG, TPU_NAME                                                               |
 | libtpu, JAX        | MEGASCALE_*, on several slices of one type (the agent sets MEGASCALE_SLICE_ID)     |
 
@@ -45,6 +46,7 @@ def environment(cluster: Cluster, task_type: TaskType, zone: str, names: tuple[s
         "MASTER_PORT": port,
         "CLOUD_ML_JOB_ID": public_id(job.job_id),
         "CLOUD_ML_PROJECT_ID": cluster.project,
+        **({"TRAINMASTER_REPLICAS": str(len(plan.replica_ids))} if plan.elastic else {}),
     }
     if job.trial_of is not None:
         variables["CLOUD_ML_TRIAL_ID"] = trial_number(job.job_id)

@@ -18,6 +18,7 @@ from trainmaster.core.events.job_events import (
     DeleteRequested,
     JobSubmitted,
     LabelsChanged,
+    MembersJoin,
     ProvisioningStarted,
     VmsNotCreated,
     VmsOutOfReach,
@@ -62,6 +63,7 @@ __all__ = [
     "JobSubmitted",
     "LabelsChanged",
     "MemberMissing",
+    "MembersJoin",
     "ProgramError",
     "ProvisioningStarted",
     "Reads",
@@ -89,6 +91,7 @@ JobEvent = (
     ProvisioningStarted
     | AllReady
     | MemberMissing
+    | MembersJoin
     | VmsNotCreated
     | VmsOutOfReach
     | VmsQueued

@@ -13,6 +13,7 @@ from trainmaster.core.events.reads import Reads
 from trainmaster.core.events.replica_events import End
 from trainmaster.core.model.capacity import Prospect
 from trainmaster.core.model.job import Job, Label
+from trainmaster.core.model.replica_id import ReplicaId
 
 CAUSES_MAX: Final = 256
 """Causes of one hour for which a job's VMs are out of reach, at most."""
@@ -82,6 +83,8 @@ class AllReady(JobEventBase):
     """The held round; 0: the event is about the start of the job."""
     ends: tuple[End, ...] = ()
     """The first ends of members in the round before, in the order in which they decide (`rules.verdict`)."""
+    without: tuple[ReplicaId, ...] = ()
+    """Members of an elastic job that await their VMs, and that the round may begin without."""
     kind: Literal["all_ready"] = "all_ready"
 
     @property
@@ -91,6 +94,25 @@ class AllReady(JobEventBase):
     @property
     def reads(self) -> Reads:
         return Reads(whole_attempt=bool(self.round))
+
+
+@dataclass(frozen=True, slots=True)
+class MembersJoin(JobEventBase):
+    """Members that the running round goes without are ready: all save, so that the next round begins with them."""
+
+    job_id: str
+    attempt: int
+    round: int
+    at: datetime
+    kind: Literal["members_join"] = "members_join"
+
+    @property
+    def key(self) -> str:
+        return f"{self.attempt}-round-{self.round}-members-join"
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(whole_attempt=True)
 
 
 class CapacityErrorKind(StrEnum):

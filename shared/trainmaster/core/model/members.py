@@ -5,6 +5,7 @@ A member's `incarnation` is the round that it was last ready for; no document of
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -33,8 +34,26 @@ def channel_members(plan: Plan) -> tuple[ReplicaId, ...]:
 
 
 def is_held(job: Job, replica_id: ReplicaId) -> bool:
-    """Whether the replica is a member, and its round waits for all members."""
-    return job.round.is_held and is_member(job.plan, replica_id)
+    """Whether the replica is a member, and waits for a round: all do, or this round goes without it."""
+    return (job.round.is_held and is_member(job.plan, replica_id)) or replica_id in job.round.without
+
+
+def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
+    """Whether a round may begin without these members: an elastic job has the primary and enough others left."""
+    if plan.elastic is None or plan.primary in missing:
+        return False
+    return sum(group.count for group in plan.groups) - len(missing) >= plan.elastic.min_replicas
+
+
+def can_spare(job: Job, replica_id: ReplicaId) -> bool:
+    """Whether the job goes on without this member, besides those that it goes without already."""
+    return job.started_at is not None and may_go_without(job.plan, {*job.round.without, replica_id})
+
+
+def goes_on(state: State) -> bool:
+    """Whether the job can go on without the members that await their VMs. `state` holds the whole attempt."""
+    missing = {member.replica_id for member in members(state) if member.awaits_vm}
+    return state.job.started_at is not None and may_go_without(state.job.plan, missing)
 
 
 def current_incarnation(job: Job, replica: Replica) -> int:
@@ -69,6 +88,14 @@ def members(state: State) -> tuple[Replica, ...]:
     if not state.job.plan.is_synchronous:
         return ()
     return tuple(replica for replica in state.replicas if replica.replica_id.is_in_cluster)
+
+
+def joining_members(state: State) -> tuple[Replica, ...]:
+    """Return the members that the running round goes without, and that are ready; none once a member has completed."""
+    if any(member.state is ReplicaState.COMPLETED for member in members(state)):
+        return ()
+    without = set(state.job.round.without)
+    return tuple(m for m in members(state) if m.replica_id in without and is_ready(state.job, m))
 
 
 def recall(state: State) -> State:

@@ -229,6 +229,16 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
+class Elastic:
+    """`trainmaster.elastic`: a synchronous job goes on without members whose VMs Google does not have."""
+
+    min_replicas: int
+    """Members that a round needs, with the primary."""
+    after_s: int = 0
+    """Seconds from the refusal of a VM to the round without it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The resolved spec of a job."""
 
@@ -303,6 +313,8 @@ class Plan:
     candidates: tuple[Candidate, ...] = ()
     """One per entry of `zones`, if there are options."""
     cap: Cap | None = None
+    elastic: Elastic | None = None
+    """None: each round needs all members."""
 
     @property
     def replica_ids(self) -> tuple[ReplicaId, ...]:

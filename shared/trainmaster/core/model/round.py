@@ -33,6 +33,9 @@ class Saving:
     """When its agent requests another VM at the latest."""
     silent: tuple[ReplicaId, ...] = ()
     """Members whose agents did not answer it through the peer channel. Directives tell them."""
+    grows: bool = False
+    """Whether no VM goes: members that the round goes without can join the next one. `by` is then the primary, whose
+    directive lets its agent ask the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +61,9 @@ class Round:
     """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if none can."""
     saving: Saving | None = None
     """Set while a round runs in which all members save."""
+    without: tuple[ReplicaId, ...] = ()
+    """Members that this round or, while it is held, the one before it goes without (`Plan.elastic`). They are held."""
+    refused_at: datetime | None = None
+    """While an elastic round is held: when a VM was first refused in that time."""
+    grown_at: datetime | None = None
+    """When a round last began with a member that the round before it went without."""

@@ -62,6 +62,10 @@ class Directive:
     """Seconds that the agent waits before it starts the incarnation. They do not count in `order`."""
     gives_up_at: int = 0
     """With SAVE: when the VM that goes is given up, in seconds since 1970. It does not count in `order`."""
+    grows: bool = False
+    """With SAVE: whether the agent asks all members to save, so that more can join. It does not count in `order`."""
+    without: tuple[int, ...] = ()
+    """Ranks of the members that the round goes without. They do not count in `order`."""
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -78,6 +82,8 @@ class Directive:
         }
         metadata |= {"slices": list(self.slices)} if self.slices else {}
         metadata |= {"gives_up_at": self.gives_up_at} if self.gives_up_at else {}
+        metadata |= {"grows": True} if self.grows else {}
+        metadata |= {"without": list(self.without)} if self.without else {}
         return metadata | ({"pause_s": self.pause_s} if self.pause_s else {})
 
     @staticmethod
@@ -90,6 +96,8 @@ class Directive:
             tuple(metadata.get("slices", ())),
             int(metadata.get("pause_s", 0)),
             int(metadata.get("gives_up_at", 0)),
+            bool(metadata.get("grows")),
+            tuple(metadata.get("without", ())),
         )
 
 

@@ -33,9 +33,9 @@ def needs_reconciliation(job: Job, now: datetime) -> bool:
 
     TPU slices are few, and may wait in Cloud TPU's queue. A tuning job has no VMs, but its trials have.
     """
-    if job.state is not JobState.RUNNING or job.tuning is not None or job.plan.tpu_zones or job.round.is_held:
+    if job.state is not JobState.RUNNING or job.tuning is not None or job.plan.tpu_zones:
         return True
-    return is_full_reconciliation(job, now)
+    return job.round.is_held or bool(job.round.without) or is_full_reconciliation(job, now)
 
 
 def is_full_reconciliation(job: Job, now: datetime) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.members import current_incarnation, is_held, is_member
+from trainmaster.core.model.members import channel_members, current_incarnation, is_held, is_member
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
@@ -33,19 +33,28 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     """
     if job.state.is_terminal:
         return ()
-    desired = []
+    desired, saving = [], job.round.saving
+    without = tuple(n for n, member in enumerate(channel_members(job.plan)) if member in job.round.without)
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
             continue
         action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
         failing = job.round if is_member(job.plan, replica.replica_id) else replica
         pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
-        saving, gives_up_at = job.round.saving, 0
-        if saving is not None and replica.replica_id in saving.silent:
-            action, gives_up_at = DirectiveAction.SAVE, int(saving.gives_up_at.timestamp())
         directive = Directive(
-            replica.attempt, current_incarnation(job, replica), action, pause_s=pause_s, gives_up_at=gives_up_at
+            replica.attempt,
+            current_incarnation(job, replica),
+            action,
+            pause_s=pause_s,
+            without=() if action is DirectiveAction.HOLD else without,
         )
+        if saving is not None and replica.replica_id in saving.silent:
+            directive = replace(
+                directive,
+                action=DirectiveAction.SAVE,
+                gives_up_at=int(saving.gives_up_at.timestamp()),
+                grows=saving.grows and replica.replica_id == saving.by,
+            )
         desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, replica.awaits_vm))
     return tuple(desired)
 

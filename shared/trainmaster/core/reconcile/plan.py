@@ -18,13 +18,13 @@ from typing import Final
 
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import current_incarnation, is_held
+from trainmaster.core.model.members import current_incarnation, goes_on, is_held
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import DesiredVm, desired_vms, is_spot, match_vms
-from trainmaster.core.reconcile.rounds import missing_members, readiness
+from trainmaster.core.reconcile.rounds import growth, missing_members, readiness
 from trainmaster.core.reconcile.slice_addresses import with_slice_addresses
 from trainmaster.core.reconcile.startup_timeout import find_startup_timeouts
 from trainmaster.core.reconcile.steps import Await, Create, Delete, Direct, ReportLoss, Step, Steps
@@ -50,6 +50,7 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     steps = _with_vanished_vms(vm_steps(job, desired, vms, state.replicas), state, created)
     steps += find_startup_timeouts(state, vms, now)
     ready = readiness(state, vms, steps, now)
+    steps += growth(state, vms, steps, now)
     if not is_too_early(job, now):
         return Steps(steps, readiness=ready)
     allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
@@ -105,11 +106,12 @@ def vm_steps(
     ]
     waiting: list[Step] = []
     missing: dict[tuple[TaskType, int, Directive, bool, bool], list[DesiredVm]] = {}
+    goes = job.round.refused_at is not None and goes_on(State(job, replicas))  # the held round begins without them
     for target in desired:
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):
             replica = target.replica
-            spot, required = is_spot(job.plan, replica), is_required(job.plan, replica.replica_id)
+            spot, required = is_spot(job.plan, replica), not goes and _is_required(job, replica)
             key = (replica.replica_id.task_type, replica.vm_generation, target.directive, spot, required)
             missing.setdefault(key, []).append(target)
         elif vm is None:
@@ -118,7 +120,8 @@ def vm_steps(
             steps.append(step)
         elif target.awaits_slices:
             waiting.append(Await(vm))
-    steps.extend(_scarce_first(job, _required_first([_create(job, targets) for targets in missing.values()])))
+    creates = [_create(job, targets, partial=not key[-1]) for key, targets in missing.items()]
+    steps.extend(_scarce_first(job, _required_first(creates)))
     return tuple(steps or waiting)
 
 
@@ -160,7 +163,7 @@ def _must_create(job: Job, target: DesiredVm, vm: Vm | None) -> bool:
     return vm.status is VmStatus.REFUSED and is_same_request and target.may_create
 
 
-def _create(job: Job, targets: list[DesiredVm]) -> Create:
+def _create(job: Job, targets: list[DesiredVm], *, partial: bool) -> Create:
     first = targets[0]
     return Create(
         group=job.plan.group(first.replica.replica_id.task_type),
@@ -171,8 +174,12 @@ def _create(job: Job, targets: list[DesiredVm]) -> Create:
         names=tuple(target.name for target in targets),
         round=job.placement.round,
         spot=is_spot(job.plan, first.replica),
-        partial=not is_required(job.plan, first.replica.replica_id),
+        partial=partial,
     )
+
+
+def _is_required(job: Job, replica: Replica) -> bool:
+    return is_required(job.plan, replica.replica_id) and replica.replica_id not in job.round.without
 
 
 def _delete_or_await(vm: Vm) -> Step:

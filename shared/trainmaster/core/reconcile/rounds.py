@@ -1,18 +1,28 @@
-"""Rounds: whether a held round may begin, and whether one runs that must not."""
+"""Rounds: whether a held round may begin, and whether one runs that must not, or that can grow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import is_ready, members, must_have_stopped
+from trainmaster.core.model.members import is_ready, joining_members, may_go_without, members, must_have_stopped
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
 from trainmaster.core.model.vm_names import vm_name
-from trainmaster.core.reconcile.steps import Create, Readiness, ReportLoss, ReportMissingMember, Step
+from trainmaster.core.reconcile.steps import (
+    Await,
+    Create,
+    Direct,
+    Readiness,
+    ReportGrowth,
+    ReportLoss,
+    ReportMissingMember,
+    Step,
+)
+from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX
 
 
 def missing_members(state: State) -> tuple[Step, ...]:
@@ -22,7 +32,25 @@ def missing_members(state: State) -> tuple[Step, ...]:
     is_first = (job.attempt, job.round.number) == (1, 1) or job.round.number == STORED_BEFORE_ROUNDS
     if is_first or job.round.is_held or job.state.is_terminal:
         return ()
-    return tuple(ReportMissingMember(member) for member in members(state) if member.awaits_vm)[:1]
+    missing = (m for m in members(state) if m.awaits_vm and m.replica_id not in job.round.without)
+    return tuple(ReportMissingMember(member) for member in missing)[:1]
+
+
+def growth(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime) -> tuple[Step, ...]:
+    """Return the report of members that can join the next round, unless others may follow within moments.
+
+    `state` holds the whole attempt; `steps` are those planned.
+    """
+    job, round_ = state.job, state.job.round
+    joining = {member.replica_id for member in joining_members(state)}
+    if job.state.is_terminal or round_.is_held or round_.saving or not joining or job.plan.save_on_notice != "gang":
+        return ()
+    if round_.grown_at is not None and now - round_.grown_at < GROWTH_MIN:
+        return ()
+    others = [vm for vm in vms if vm.replica_id in round_.without and vm.replica_id not in joining]
+    boots = any(vm.created_at and now - vm.created_at < MISSING_VM_MAX for vm in others)
+    is_clear = all(joining.isdisjoint(_subjects(step)) for step in steps)
+    return (ReportGrowth(),) if is_clear and not boots else ()
 
 
 def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: datetime) -> Readiness:
@@ -41,11 +69,36 @@ def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: dat
         if not is_ready(job, member)
         and not _has_stopped(job, member, vm_by_name.get(vm_name(job.job_id, member.replica_id)), now)
     ]
-    if waiting:
-        return Readiness.REPORTED if all(member.awaits_vm for member in waiting) else Readiness.AWAITED
+    if not all(member.awaits_vm for member in waiting):
+        return Readiness.AWAITED
+    missing = {member.replica_id for member in waiting}
+    if missing and not _may_begin_without(job, missing, now):
+        return Readiness.REPORTED
     ids = {member.replica_id for member in all_members}
-    is_clear = all(ids.isdisjoint(_subjects(step)) for step in steps)
+    is_clear = all(ids.isdisjoint(_subjects(step)) or _is_of_next_vm(state, step, missing) for step in steps)
     return Readiness.READY if is_clear else Readiness.AWAITED
+
+
+def _may_begin_without(job: Job, missing: set[ReplicaId], now: datetime) -> bool:
+    """Whether the held round of an elastic job need not wait for these members: the last one went without them, or
+    their VMs were refused, or do not report."""
+    round_, elastic = job.round, job.plan.elastic
+    if elastic is None or job.started_at is None or not may_go_without(job.plan, missing):
+        return False
+    if missing <= set(round_.without):
+        return True
+    is_refused = round_.refused_at is not None and now - round_.refused_at >= timedelta(seconds=elastic.after_s)
+    return is_refused or (round_.ordered_at is not None and now - round_.ordered_at >= MISSING_VM_MAX)
+
+
+def _is_of_next_vm(state: State, step: Step, missing: set[ReplicaId]) -> bool:
+    """Whether the step only concerns VMs that missing members get, on which nothing has run."""
+    if isinstance(step, Create):
+        return missing.issuperset(step.replica_ids)
+    if not isinstance(step, Await | Direct) or step.vm.replica_id not in missing:
+        return False
+    replica = state.find(state.job.attempt, step.vm.replica_id)
+    return replica is not None and step.vm.vm_generation == replica.vm_generation
 
 
 def _has_stopped(job: Job, member: Replica, vm: Vm | None, now: datetime) -> bool:
@@ -61,4 +114,4 @@ def _subjects(step: Step) -> tuple[ReplicaId, ...]:
         return step.replica_ids
     if isinstance(step, ReportLoss | ReportMissingMember):
         return (step.replica.replica_id,)
-    return (step.vm.replica_id,)
+    return () if isinstance(step, ReportGrowth) else (step.vm.replica_id,)

@@ -86,7 +86,12 @@ class ReportMissingMember:
     replica: Replica
 
 
-Step = Create | Delete | Direct | Await | ReportLoss | ReportMissingMember
+@dataclass(frozen=True, slots=True)
+class ReportGrowth:
+    """Record that members can join which the running round goes without."""
+
+
+Step = Create | Delete | Direct | Await | ReportLoss | ReportMissingMember | ReportGrowth
 
 
 class Readiness(Enum):

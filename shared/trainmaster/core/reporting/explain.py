@@ -33,13 +33,13 @@ from trainmaster.core.ledger import LedgerEntry, judged, replay
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.job import Job, JobState, State, tuning_of
-from trainmaster.core.model.members import is_ready, members
+from trainmaster.core.model.members import channel_members, is_ready, members
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.core.rules.judge import judge
-from trainmaster.core.rules.messages import capacity_problem
+from trainmaster.core.rules.messages import capacity_problem, member_names
 from trainmaster.core.rules.replica_exit import ROWS
 from trainmaster.core.rules.tuning import planned_trials
 from trainmaster.core.timeouts import PROVISIONING_MAX_S
@@ -48,9 +48,6 @@ CAPACITY_ERRORS_SHOWN: Final = 8
 """Capacity errors in a row that are shown: two passes over the zones of a region."""
 MEASUREMENTS_SHOWN: Final = 1
 """Entries in a row with measurements of running trials that are shown, besides the last one."""
-
-MEMBERS_SHOWN: Final = 5
-"""Members that a sentence names, at most."""
 
 _COUNTERS: Final = ("restarts_used", "reruns_used", "internal_used", "replaced")
 
@@ -196,6 +193,8 @@ def next_steps(
         sentences.append(_provisioning(job, entries))
     if job.round.is_held:
         sentences.append(_awaited_members(State(job, replicas)))
+    elif job.round.without:
+        sentences.append(f"{short_round(job)}.")
     sentences += _causes_out_of_reach(entries)
     return tuple(sentences) or ("Every replica runs.",)
 
@@ -210,12 +209,18 @@ def _causes_out_of_reach(entries: Sequence[LedgerEntry]) -> list[str]:
 
 def _awaited_members(state: State) -> str:
     """Return which members the held round waits for."""
-    waiting = [member.replica_id.words for member in members(state) if not is_ready(state.job, member)]
+    waiting = [member.replica_id for member in members(state) if not is_ready(state.job, member)]
     if not waiting:
         return f"Every member is ready: round {state.job.round.number} begins."
-    more = len(waiting) - MEMBERS_SHOWN
-    names = ", ".join(waiting[:MEMBERS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"Round {state.job.round.number} begins when every member is ready. It waits for {names}."
+    return f"Round {state.job.round.number} begins when every member is ready. It waits for {member_names(waiting)}."
+
+
+def short_round(job: Job) -> str:
+    """Return that the running round goes without members, as a sentence without its full stop."""
+    size, without, began_at = len(channel_members(job.plan)), job.round.without, job.round.began_at
+    since = f" since {began_at:%H:%M:%S}" if began_at else ""
+    runs = f"The job runs with {size - len(without)} of {size} replicas{since}"
+    return f"{runs}, without {member_names(without)}, until VMs are ready and another round begins"
 
 
 def _trials_to_come(job: Job) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ def _new_spans(
     placed = job.placed.plan
     for replica in step.changed:
         phase = Phase.QUEUED if is_queued else _PHASES[replica.state]
-        if phase is Phase.RUNNING and job.round.is_held and is_held(job, replica.replica_id):
+        if phase is Phase.RUNNING and is_held(job, replica.replica_id):
             phase = Phase.HELD
         last = open_spans.get(replica.replica_id)
         start = at if last is None else max(at, last.start)

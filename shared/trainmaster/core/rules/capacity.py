@@ -3,7 +3,8 @@
     before RUNNING    the gang is requested in zone after zone; for a week at most if the job sets no maxWaitTime
     after RUNNING     the healthy part is kept, and the rest is requested in the same zone for a while; then the whole
                       gang moves to the next zone, free of charge; at once if no required VM is left
-    optional VMs      (`gang: false`) are requested in the zone of the required ones until the job ends
+    optional VMs      (`gang: false`, or of members that an elastic job goes on without) are requested in the zone of
+                      the required ones until the job ends
     refused           what an operator can repair (permission, API, billing, image) delays a job: one that has run
                       goes on asking, any other waits for an hour
 
@@ -12,6 +13,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trainmaster.core.actions import Budget, ContinueProvisioning, FailJob, Ignore, RerunJob
@@ -19,6 +21,7 @@ from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsOutOfReach, VmsQueued
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import goes_on
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import (
     is_whole_gang_requested,
@@ -36,6 +39,8 @@ def judge_vms_not_created(state: State, event: VmsNotCreated, now: datetime) -> 
     job = state.job
     if not _is_current_request(job, event):
         return _no_longer_requested(event)
+    if goes_on(state):
+        event = replace(event, required_present=True)
     error = f"{event.code}: {' '.join(event.message.split()).rstrip('.')}"
     is_optional_error = event.required_present and event.error_kind is CapacityErrorKind.INTERNAL
     # A missing optional VM must not rerun the job.
@@ -133,18 +138,21 @@ def _after_stockout(state: State, event: VmsNotCreated, error: str, now: datetim
     job = state.job
     reason = Reason.QUOTA if event.error_kind is CapacityErrorKind.QUOTA else Reason.STOCKOUT
     problem = f"No {'quota' if reason is Reason.QUOTA else 'capacity'} for {event.requested} in {event.zone}"
-    if event.required_present:
+    turn, is_whole = next_turn(state, event, now), is_whole_gang_requested(state)
+    if job.plan.gang and not is_whole and (kept := turn_with_vms(state, event, now)):
+        turn, is_whole = kept, True
+    elif event.required_present:
         text = f"{problem} ({error}): the job runs without these VMs, and tries {event.zone} again"
         return _continue(state, stay(job), reason, text, event, now)
-    turn, is_whole = next_turn(state, event, now), is_whole_gang_requested(state)
-    if not is_whole and (kept := turn_with_vms(state, event, now)):
-        turn, is_whole = kept, True
     zone = candidate_words(job.plan, turn.candidate)
     if is_whole:
         chance = f" (chance {event.outlook[turn.candidate].chance:.0%})" if job.plan.options and event.outlook else ""
         text = f"{problem} ({error}): trying {zone} next{chance}"
         return _continue(state, turn, reason, text, event, now)
-    waited_s = max(((now - at).total_seconds() for at in provisioning_since(state, required_only=True)), default=0.0)
+    since = provisioning_since(state, required_only=True)
+    if job.plan.elastic and job.round.ordered_at:  # until then, it went on without some of them
+        since = tuple(max(at, job.round.ordered_at) for at in since)
+    waited_s = max(((now - at).total_seconds() for at in since), default=0.0)
     if waited_s < PARTIAL_GANG_WAIT_MAX_S:
         text = f"{problem} ({error}): keeping the rest of the gang and trying {event.zone} again"
         return _continue(state, stay(job), reason, text, event, now)

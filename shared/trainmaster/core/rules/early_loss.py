@@ -5,8 +5,8 @@
     third loss in a zone    in the next zone, with all other VMs that have not reported
     30th loss               the job FAILED
 
-The loss of a VM that lived longer ends the series. A replica that the job may run without (`gang: false`) stays in its
-zone, and its losses never end the job.
+The loss of a VM that lived longer ends the series. A replica that the job may run without (`gang: false`, `elastic`)
+stays in its zone, and its losses never end the job.
 
 Such losses are a shortage of Spot VMs that no stockout reports, or an image that shuts its VM down. Without a limit,
 they would cost a boot per minute and replica for as long as the job may run.
@@ -23,6 +23,7 @@ from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.floor import next_floor
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import can_spare
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import is_too_early, is_whole_gang_requested
@@ -46,7 +47,7 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
     job, who = state.job, replica.replica_id.words
     losses = replica.early_losses + 1
     series = describe_series(replica, cause)
-    if losses >= EARLY_LOSSES_MAX and is_required(job.plan, replica.replica_id):
+    if losses >= EARLY_LOSSES_MAX and _is_required(job, replica):
         lost = f"{who} lost {losses} VMs in a row before their agents reported, or soon after"
         message = messages.internal_error(f"{lost}; {cause[0].lower()}{cause[1:]}")
         return Decision(Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message))
@@ -99,4 +100,8 @@ def _pause(losses: int) -> timedelta:
 def _is_zone_exhausted(job: Job, replica: Replica) -> bool:
     """Whether required VMs are requested in another zone, if there is one, after this loss."""
     is_last_loss = replica.early_losses_in_zone + 1 >= EARLY_LOSSES_PER_ZONE
-    return is_last_loss and is_required(job.plan, replica.replica_id) and len(job.plan.zones) > 1
+    return is_last_loss and _is_required(job, replica) and len(job.plan.zones) > 1
+
+
+def _is_required(job: Job, replica: Replica) -> bool:
+    return is_required(job.plan, replica.replica_id) and not can_spare(job, replica.replica_id)

@@ -139,10 +139,10 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
     job, end = state.job, end_in(event)
     if end is None or not is_member(job.plan, replica_of(end)):
         return None
-    number = job.round.number - job.round.is_held
-    if isinstance(end, VmLost) and job.round.is_held and not _was_in_round_before(state, end):
+    number, is_out = job.round.number - job.round.is_held, replica_of(end) in job.round.without
+    if isinstance(end, VmLost) and job.round.is_held and (is_out or not _was_in_round_before(state, end)):
         return RoundEnd(hold_key(job.attempt, job.round.number), Rank.MACHINE, end.at)
-    if not number:  # the job was rerun: the verdict was given
+    if not number or is_out:  # the job was rerun, and the verdict was given; or the round went without it
         return None
     if isinstance(end, ReplicaExited):
         is_of_round = number in (end.subject.incarnation, STORED_BEFORE_ROUNDS)

@@ -22,6 +22,7 @@ from trainmaster.core.events import (
     JobSubmitted,
     LabelsChanged,
     MemberMissing,
+    MembersJoin,
     ProvisioningStarted,
     ReplicaEvent,
     ReplicaExited,
@@ -46,6 +47,7 @@ from trainmaster.core.rules.capacity import judge_vms_not_created, judge_vms_out
 from trainmaster.core.rules.early_stopping import judge_measurements, judge_stop, judge_unpromising
 from trainmaster.core.rules.lifecycle import judge_all_ready, judge_provisioning_started, judge_ready, judge_submission
 from trainmaster.core.rules.member_exit import (
+    judge_growth,
     judge_member_exit,
     judge_missing_member,
     judge_notice,
@@ -72,6 +74,7 @@ LIVE_JOB_RULES: Final[Mapping[type, JobRule]] = {
     ProvisioningStarted: judge_provisioning_started,
     AllReady: judge_all_ready,
     MemberMissing: judge_missing_member,
+    MembersJoin: judge_growth,
     VmsNotCreated: judge_vms_not_created,
     VmsOutOfReach: judge_vms_out_of_reach,
     VmsQueued: judge_vms_queued,

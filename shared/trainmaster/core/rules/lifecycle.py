@@ -87,6 +87,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
         replica.vm_since or event.at,
     )
     which = f" for round {number}" if number and job.round.is_held else ""
+    which = " for the next round" if replica.replica_id in job.round.without and not job.round.is_held else which
     before = f" Before, it {messages.exit_outcome(event.ended)}." if event.ended else ""
     return Decision(
         Rule.LIFECYCLE, Reason.READY, f"{who} is ready{which} on {subject.vm.name}.{before}{finding}", action

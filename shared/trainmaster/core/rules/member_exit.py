@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.actions import SaveRound, StopRound
-from trainmaster.core.decisions import Decision, Reason, Rule, stale
-from trainmaster.core.events import ExitCause, MemberMissing, ReplicaExited, VmNoticed
+from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
+from trainmaster.core.events import ExitCause, MemberMissing, MembersJoin, ReplicaExited, VmNoticed
 from trainmaster.core.model.job import State
-from trainmaster.core.model.members import channel_members
+from trainmaster.core.model.members import can_spare, channel_members, is_held, joining_members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Saving
+from trainmaster.core.rules import messages
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.replica_exit import (
     first_match,
@@ -22,6 +23,7 @@ from trainmaster.core.rules.replica_exit import (
     judge_unfit,
     judge_vm_stopping,
 )
+from trainmaster.core.rules.vm_loss import replace_vm
 
 SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
 """Notices of several VMs that follow each other within this time are one, as in the agent. A later one asks again: the
@@ -32,11 +34,15 @@ def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now:
     """Decide about an exit of the current round. No peer can cause an unfit machine, a failed set-up or a failed
     installation, so these decide at once."""
     case, number = Case(state, replica, event, now), state.job.round.number
+    held = is_held(state.job, replica.replica_id)
+    if held and event.cause in (ExitCause.SETUP, ExitCause.INSTALL) and can_spare(state.job, replica.replica_id):
+        cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
+        return replace_vm(state, replica, cause, Reason.SETUP_FAILED, event.at, now)
     if decision := judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case):
         return decision
-    if state.job.round.is_held and event.cause is ExitCause.INSTALL:  # the exit policy restarts it
+    if held and event.cause is ExitCause.INSTALL:  # the exit policy restarts it
         return first_match(replace(case, is_verdict=True))
-    if state.job.round.is_held:
+    if held:
         return stale(Reason.ROUND_ENDED, "The round has not begun.")
     if decision := judge_exit_zero(case) or judge_vm_stopping(case):
         return decision
@@ -51,16 +57,34 @@ def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now:
 
 def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime) -> Decision:
     """Note that all members save, because the VM of this one goes. Of several notices the first one counts."""
-    job, members = state.job, channel_members(state.job.plan)
+    job, members, saving = state.job, channel_members(state.job.plan), state.job.round.saving
     if job.plan.save_on_notice != "gang" or replica.replica_id not in members:
         return stale(Reason.NOTHING_TO_DO, "The members of the job do not save together.")
-    if job.round.is_held or (job.round.saving and now - job.round.saving.at < SAVE_AGAIN_MIN):
+    numbers = sorted({number for number in event.silent if 0 <= number < len(members)})
+    silent = tuple(members[number] for number in numbers if members[number] not in job.round.without)
+    is_asked = saving is not None and saving.grows and saving.by == replica.replica_id
+    if saving and is_asked and set(silent) - set(saving.silent):
+        text = f"Directives tell {len(silent)} members of round {job.round.number} to save."
+        asked = replace(saving, gives_up_at=event.gives_up_at, silent=(*saving.silent, *silent))
+        return Decision(Rule.ROUND, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, asked))
+    if is_held(job, replica.replica_id) or is_asked or (saving and now - saving.at < SAVE_AGAIN_MIN):
         return stale(Reason.ROUND_ENDED, "The round has not begun, or its members save already.")
-    silent = tuple(members[number] for number in sorted(set(event.silent)) if 0 <= number < len(members))
     told = f"; directives tell {len(silent)} of them" if silent else ""
     text = f"The VM of {replica.replica_id.words} goes: all members of round {job.round.number} save{told}."
     saving = Saving(replica.replica_id, now, event.gives_up_at, silent)
     return Decision(Rule.VM_LOST, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, saving))
+
+
+def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
+    """Let the members save, so that the next round begins with those that this one goes without."""
+    job, round_ = state.job, state.job.round
+    joining = [member.replica_id for member in joining_members(state)]
+    if (event.attempt, event.round) != (job.attempt, round_.number) or round_.is_held or round_.saving or not joining:
+        return not_yet("The round has ended, its members save, or none can join.")
+    who = messages.member_names(joining)
+    text = f"{who} can join: all members of round {event.round} save, and round {event.round + 1} begins with it."
+    saving = Saving(job.plan.primary, now, now + SAVE_AGAIN_MIN, (job.plan.primary,), grows=True)
+    return Decision(Rule.ROUND, Reason.MEMBERS_JOIN, text, SaveRound(event.round, saving))
 
 
 def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> Decision | None:
@@ -90,8 +114,8 @@ def judge_missing_member(state: State, event: MemberMissing, now: datetime) -> D
     replica = state.find(event.attempt, event.replica_id)
     if (event.attempt, event.round) != (job.attempt, job.round.number) or job.round.is_held or replica is None:
         return stale(Reason.NOTHING_TO_DO, "The round has ended.")
-    if not replica.awaits_vm:
-        return stale(Reason.NOTHING_TO_DO, "The member has a VM.")
+    if not replica.awaits_vm or event.replica_id in job.round.without:
+        return stale(Reason.NOTHING_TO_DO, "The member has a VM, or the round goes without it.")
     who = event.replica_id.words
     text = f"Round {event.round} ended: the VM of {who} was lost as the round began. Free of charge."
     return Decision(Rule.ROUND, Reason.MEMBER_MISSING, text, StopRound(event.round, replica.key))

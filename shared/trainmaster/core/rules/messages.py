@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from trainmaster.core.events import CapacityErrorKind, ExitCause, ReplicaExited, VmsNotCreated
 from trainmaster.core.model.job import public_id
+from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import Trial, TrialState, Tuning
 from trainmaster.core.rules.migration_advice import advice
 
@@ -28,8 +29,17 @@ PEER_SILENT: Final = "PeerSilent"
 PLACES_MAX: Final = 3
 """Places where programs hung that a text names, and replicas of each, at most."""
 
+MEMBERS_SHOWN: Final = 5
+"""Members that a sentence names, at most."""
+
 _QUOTA_NAME: Final = re.compile(r"[Qq]uota (?:limit |metric )?'([^']+)'")
 """Source: the messages of QUOTA_EXCEEDED of Compute Engine and of RESOURCE_EXHAUSTED of Cloud TPU."""
+
+
+def member_names(members: Sequence[ReplicaId]) -> str:
+    """Return the first members in words, and how many more there are."""
+    more = f" and {len(members) - MEMBERS_SHOWN} more" if len(members) > MEMBERS_SHOWN else ""
+    return ", ".join(member.words for member in members[:MEMBERS_SHOWN]) + more
 
 
 def capacity_problem(event: VmsNotCreated) -> str:

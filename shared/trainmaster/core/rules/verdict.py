@@ -12,21 +12,19 @@ last program ended. A verdict that ends the job does not wait for VMs that never
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
-from typing import Final
 
 from trainmaster.core.actions import BeginRound, FailJob
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, End, ExitCause, MemberMissing, ReplicaExited
 from trainmaster.core.model.job import State
-from trainmaster.core.model.members import is_ready, members, must_have_stopped
+from trainmaster.core.model.members import is_ready, may_go_without, members, must_have_stopped
 from trainmaster.core.rules.evidence import Rank, rank_of, replica_of, speaks_for_lost_peer
 from trainmaster.core.rules.exit_case import Case
+from trainmaster.core.rules.messages import member_names
 from trainmaster.core.rules.replica_exit import first_match
 from trainmaster.core.rules.vm_loss import describe_loss
-
-MEMBERS_NAMED: Final = 3
-"""Members that a text names, at most."""
 
 
 def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
@@ -35,19 +33,24 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     if (event.attempt, event.round) != (job.attempt, job.round.number) or not job.round.is_held:
         return stale(Reason.NOTHING_TO_DO, "The round began before.")
     waiting = [
-        member.replica_id.words
-        for member in members(state)
-        if not is_ready(job, member) and not must_have_stopped(job, member, now)
+        member for member in members(state) if not is_ready(job, member) and not must_have_stopped(job, member, now)
     ]
+    without = tuple(m.replica_id for m in waiting if m.awaits_vm and m.replica_id in event.without)
     decision = _verdict(state, event, now)
-    if waiting and not isinstance(decision.action, FailJob):
-        return not_yet(f"Round {event.round} waits for {', '.join(waiting[:MEMBERS_NAMED])}.")
+    names = member_names([member.replica_id for member in waiting])
+    may_begin = not waiting or (len(without) == len(waiting) and may_go_without(job.plan, without))
+    if not may_begin and not isinstance(decision.action, FailJob):
+        return not_yet(f"Round {event.round} waits for {names}.")
+    if without and isinstance(decision.action, BeginRound):
+        text = f"{decision.text} Round {event.round} goes on without {names}."
+        return replace(decision, text=text, action=replace(decision.action, without=without))
     return decision
 
 
 def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     if not event.ends:
-        text = f"Every member is ready: round {event.round} of attempt {event.attempt} begins."
+        who = "Each member that has a VM" if event.without else "Every member"
+        text = f"{who} is ready: round {event.round} of attempt {event.attempt} begins."
         return Decision(Rule.LIFECYCLE, Reason.ROUND_BEGINS, text, BeginRound(event.round))
     end = event.ends[0]
     replica = state.find(event.attempt, replica_of(end))

@@ -15,7 +15,7 @@ from trainmaster.core.actions import Action, Budget, FailJob, ReplaceVm, RerunJo
 from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import VmLost
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, Job, State
-from trainmaster.core.model.members import current_incarnation, is_member, is_ready
+from trainmaster.core.model.members import can_spare, current_incarnation, is_held, is_member, is_ready
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.core.model.vm import LossCause
@@ -32,7 +32,7 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
     if event.cause is LossCause.STARTUP_TIMEOUT:
         if is_ready(state.job, replica):
             return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
-        if replica.startup_timeouts:
+        if replica.startup_timeouts and not can_spare(state.job, replica.replica_id):
             cause = f"{replica.replica_id.words} did not report from its second VM either"
             return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT, replica.key, replaces_vm=True)
     cause = describe_loss(event)
@@ -88,7 +88,7 @@ def replace_vm(
 def _after_loss(job: Job, replica: Replica, replacement: ReplaceVm, cause: str, free: str) -> tuple[str, Action]:
     """Return text and action of a loss. The loss of a member's VM ends its round, unless it is held already."""
     who, number = replica.replica_id.words, job.round.number
-    if not is_member(job.plan, replica.replica_id) or job.round.is_held:
+    if not is_member(job.plan, replica.replica_id) or is_held(job, replica.replica_id):
         return f"{cause}: {who} restarts on another VM with the same hostname, {free}.", replacement
     ended = f"Round {number} ended: {cause[0].lower()}{cause[1:]}. {free.capitalize()}."
     text = f"{ended} Round {number + 1} waits for another VM of {who}."

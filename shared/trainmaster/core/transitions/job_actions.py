@@ -28,7 +28,7 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.model.floor import NO_VM
 from trainmaster.core.model.job import Budgets, Job, JobState, Placement, State
-from trainmaster.core.model.members import is_member
+from trainmaster.core.model.members import can_spare, is_held, is_member
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round
@@ -74,7 +74,7 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
                 remaining=action.remaining,
                 floor=action.floor or job.placement.floor,
             )
-            stopped = _stopped(job, find_replica(state, action.lost), now) if action.lost else job.round
+            stopped = _stopped(job, find_replica(state, action.lost), now) if action.lost else _refused(job, now)
             provisioned = replace(job, placement=placement, round=stopped, version=job.version + 1)
             return Change(provisioned, _request_vms(state, action, now), PROVISION)
         case StopRound() | SaveRound() | BeginRound():
@@ -137,7 +137,7 @@ def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
         raise IllegalTransitionError(f"round {action.number} is not the current one: {state.job.round}")
     replica = find_replica(state, action.replica)
     job = (job_after_loss(state.job, action.replacement) if action.replacement else None) or state.job
-    following = _following(job.round, replica.replica_id, now)
+    following = _following(job, replica.replica_id, now, is_vm_lost=action.replacement is not None)
     changed: tuple[Replica, ...] = ()
     if action.replacement:
         changed = (replace_vm(job, replica, action.replacement, now),)
@@ -148,19 +148,44 @@ def _stop_round(state: State, action: StopRound, now: datetime) -> Change:
 
 def _stopped(job: Job, replica: Replica, now: datetime) -> Round:
     """Return the job's round after the loss of this replica's VM."""
-    is_stopped = is_member(job.plan, replica.replica_id) and not job.round.is_held
-    return _following(job.round, replica.replica_id, now) if is_stopped else job.round
+    is_stopped = is_member(job.plan, replica.replica_id) and not is_held(job, replica.replica_id)
+    return _following(job, replica.replica_id, now, is_vm_lost=True) if is_stopped else job.round
 
 
-def _following(ended: Round, stopped_by: ReplicaId, now: datetime) -> Round:
-    return replace(ended, number=ended.number + 1, is_held=True, ordered_at=now, stopped_by=stopped_by, saving=None)
+def _refused(job: Job, now: datetime) -> Round:
+    """Return the round after a capacity error. A held round of an elastic job may begin without the missing VMs."""
+    is_first = job.plan.elastic is not None and job.round.is_held and job.round.refused_at is None
+    return replace(job.round, refused_at=now) if is_first else job.round
+
+
+def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bool) -> Round:
+    ended = job.round
+    is_enough = not is_vm_lost or can_spare(job, stopped_by)  # if it is not, the missing VMs are required again
+    return replace(
+        ended,
+        number=ended.number + 1,
+        is_held=True,
+        ordered_at=now,
+        stopped_by=stopped_by,
+        saving=None,
+        without=ended.without if is_enough else (),
+        refused_at=None,
+    )
 
 
 def _begin_round(state: State, action: BeginRound, now: datetime) -> Change:
     job, held = state.job, state.job.round
     if action.number != held.number or not held.is_held:
         raise IllegalTransitionError(f"round {action.number} is not held: {held}")
-    begun = replace(held, is_held=False, began_at=now)
+    has_grown = not set(held.without) <= set(action.without)
+    begun = replace(
+        held,
+        is_held=False,
+        began_at=now,
+        without=action.without,
+        refused_at=None,
+        grown_at=now if has_grown else held.grown_at,
+    )
     replicas: tuple[Replica, ...] = ()
     if action.replica:
         begun = replace(

@@ -7,14 +7,16 @@ from trainmaster.core.events import AllReady
 from trainmaster.core.model.gang import is_required, required_replicas
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import is_member
-from trainmaster.core.model.replica import replica_key
+from trainmaster.core.model.replica import ReplicaState, replica_key
 from trainmaster.core.rules.evidence import round_key
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.messaging import topics
 from trainmaster.messaging.internal_requests import ProvisionRequest, encode_provision
 
 
-def start_if_all_ready(job: Job | None, deps: Deps, entry_key: str | None = None) -> None:
+def start_if_all_ready(
+    job: Job | None, deps: Deps, entry_key: str | None = None, *, may_go_without: bool = False
+) -> None:
     """Record that the job runs, if all required replicas of a preparing job have been ready. If all members are ready
     for a held round, request the provisioning that begins it. Safe to repeat.
 
@@ -24,7 +26,7 @@ def start_if_all_ready(job: Job | None, deps: Deps, entry_key: str | None = None
     first; then `provision` starts the job.
 
     `entry_key` names a ledger entry that is pending until the held round begins. A request that names it, and comes
-    second, costs one read.
+    second, costs one read. `may_go_without`: of an elastic job, only the members that have a VM must be ready.
 
     Call it for repeated events too, because the first handling may have ended between its two commits.
     """
@@ -32,7 +34,10 @@ def start_if_all_ready(job: Job | None, deps: Deps, entry_key: str | None = None
         return
     if job.round.is_held:
         ready = deps.store.count_ready_for(job.job_id, round_key(job.attempt, job.round.number))
-        if ready >= sum(is_member(job.plan, replica_id) for replica_id in job.plan.replica_ids):
+        needed = sum(is_member(job.plan, replica_id) for replica_id in job.plan.replica_ids)
+        if may_go_without and job.plan.elastic and job.started_at:
+            needed = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
+        if ready >= needed:
             deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id, entry_key)), {})
     elif job.state is JobState.PREPARING and _are_required_ready(job, deps):
         record(AllReady(job.job_id, job.attempt, deps.clock()), deps)

@@ -12,6 +12,7 @@ from trainmaster.core.events import (
     CapacityErrorKind,
     IncarnationRef,
     MemberMissing,
+    MembersJoin,
     VmLost,
     VmRef,
     VmsNotCreated,
@@ -29,6 +30,7 @@ from trainmaster.core.reconcile.steps import (
     Create,
     Delete,
     Direct,
+    ReportGrowth,
     ReportLoss,
     ReportMissingMember,
     Step,
@@ -73,6 +75,8 @@ def execute_step(
         case ReportMissingMember():
             missing = step.replica.replica_id
             record(MemberMissing(job.job_id, job.attempt, job.round.number, missing, deps.clock()), deps)
+        case ReportGrowth():
+            record(MembersJoin(job.job_id, job.attempt, job.round.number, deps.clock()), deps)
         case _:
             assert_never(step)
 

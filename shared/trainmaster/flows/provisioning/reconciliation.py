@@ -32,7 +32,7 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import is_ready, members
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.plan import delete_newer, plan
-from trainmaster.core.reconcile.steps import Direct, Readiness, ReportLoss, ReportMissingMember, Steps
+from trainmaster.core.reconcile.steps import Direct, Readiness, ReportGrowth, ReportLoss, ReportMissingMember, Steps
 from trainmaster.core.rules.evidence import hold_key, round_key
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
@@ -254,7 +254,8 @@ class _Delivery:
         ends = (*self._late_losses(job), *store.round_ends(job.job_id, round_key(job.attempt, job.round.number - 1)))
         if steps.readiness is Readiness.REPORTED and not ends:
             return False
-        event = AllReady(job.job_id, job.attempt, self.deps.clock(), job.round.number, ends)
+        without = (m.replica_id for m in members(loaded.state) if m.awaits_vm and steps.readiness is Readiness.READY)
+        event = AllReady(job.job_id, job.attempt, self.deps.clock(), job.round.number, ends, tuple(without))
         recorded = record(event, self.deps, loaded=loaded)
         if recorded.entry.decision.is_provisional:
             return False
@@ -282,7 +283,7 @@ class _Delivery:
     def _execute(self, steps: Steps, job: Job) -> bool:
         """Execute the steps. Return False if capacity errors wait for the end of another insert."""
         self.has_progress = True
-        if any(isinstance(step, ReportLoss | ReportMissingMember) for step in steps.steps):
+        if any(isinstance(step, ReportLoss | ReportMissingMember | ReportGrowth) for step in steps.steps):
             self.loaded = None
         deps, fleet_deps = self.deps, self.fleet_deps
         metadata = partial(
@@ -320,9 +321,10 @@ class _Delivery:
         store.release_lease(self.lease)
         if late := sorted(set(store.pending_keys(job.job_id)) - set(keys)):
             self._publish(ProvisionRequest(job.job_id, late[0]))  # their own requests may have met the lease
-        if not all(is_ready(job, member) for member in members(loaded.state)):
+        if waiting := [member for member in members(loaded.state) if not is_ready(job, member)]:
             # The request of the last member to report may have met the lease, too.
-            start_if_all_ready(job, self.deps, next(iter(keys), None))
+            is_some_vm_silent = not all(member.awaits_vm for member in waiting)
+            start_if_all_ready(job, self.deps, next(iter(keys), None), may_go_without=is_some_vm_silent)
         if is_done and job.state.is_terminal:
             admission.request_pass(self.deps)
 

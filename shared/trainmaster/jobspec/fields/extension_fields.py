@@ -8,13 +8,15 @@ from typing import Final
 
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.members import has_channel
-from trainmaster.core.model.plan import Cap, Plan
+from trainmaster.core.model.plan import Cap, Elastic, Plan
+from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.fields.google_resources import PROJECT
-from trainmaster.jobspec.formats.extension import STILL_S, Extension, SaveOnNotice, StallMode
+from trainmaster.jobspec.formats.extension import STILL_S, ElasticSpec, Extension, SaveOnNotice, StallMode
 from trainmaster.jobspec.formats.placement import SpotUse
 from trainmaster.jobspec.problems import FieldPath, Problems, quoted
 from trainmaster.jobspec.reading.document_kinds import EXTENSION, example_at
 
+LEAVE_OUT: Final = "leave it out"
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _IMAGE: Final = re.compile(rf"{PROJECT}/global/images/(family/)?{_NAME}")
 _TPU_SOFTWARE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
@@ -75,6 +77,34 @@ def with_stillness(plan: Plan, requested: StallMode | int | None, problems: Prob
         problems.add_text((EXTENSION, "stallTimeout"), problem, "1800s")
     is_watched = can_watch and requested in (None, StallMode.AUTO)
     return replace(plan, still_s=STILL_S if is_watched else None)
+
+
+def with_elastic(plan: Plan, requested: ElasticSpec | None, problems: Problems) -> Plan:
+    """Return the plan of a job that may go on with fewer members. Add a problem to a job that cannot."""
+    if requested is None or not plan.groups:
+        return plan
+    path: FieldPath = (EXTENSION, "elastic")
+    size, least = len(plan.replica_ids), requested.min_replicas
+    alone = {group.task_type for group in plan.groups} & {TaskType.PS, TaskType.EVALUATOR}
+    if plan.tpu_zones:
+        problems.add_text(path, "cannot be used with TPUs: all slices of a job train together", LEAVE_OUT)
+    elif plan.independent or not plan.gang or alone:
+        what = "evaluators" if alone == {TaskType.EVALUATOR} else "parameter servers" if alone else "such replicas"
+        instead = "independentReplicas, gang or elastic, one of them" if not alone else "gang: false"
+        problem = f"is for replicas that train together; with {what}, `gang: false` lets the job run with fewer"
+        problems.add_text(path, problem, instead)
+    elif plan.restart_job_on_worker_restart:
+        problem = "cannot be combined with restartJobOnWorkerRestart: then the loss of any VM reruns the whole job"
+        problems.add_text(path, problem, "restartJobOnWorkerRestart: false")
+    elif size == 1:
+        problems.add_text(path, "needs several replicas, and this job has one", LEAVE_OUT)
+    elif least is None or not 1 <= least < size:
+        given = "is required" if least is None else f"is {least}"
+        problem = f"{given}; it must be from 1 to {size - 1}, because the job has {size} replicas, with the primary"
+        problems.add((*path, "minReplicas"), problem, max(size // 2, 1))
+    else:
+        return replace(plan, elastic=Elastic(least, requested.after or 0))
+    return plan
 
 
 def check_gang(plan: Plan, problems: Problems) -> None:

@@ -12,6 +12,7 @@ from trainmaster.jobspec.formats.placement import PlacementSpec, SpotSpec
 from trainmaster.jobspec.formats.scalars import (
     Boolean,
     OptionalBoolean,
+    OptionalInt,
     OptionalString,
     String,
     duration,
@@ -94,6 +95,15 @@ class ExitPolicySpec(WireModel):
     )
 
 
+class ElasticSpec(WireModel):
+    """How a synchronous job goes on while Google has no VM for some of its replicas."""
+
+    min_replicas: OptionalInt = wire_field(2, "Replicas that the job needs to go on, with the primary. Required.")
+    after: Annotated[int | None, duration(0, example_s=60)] = wire_field(
+        "60s", "Time from the refusal of a VM to the start without it; by default none."
+    )
+
+
 class ListedSubstitution(WireModel):
     """Fields that a converter has replaced. The job lists them among its substitutions."""
 
@@ -173,6 +183,9 @@ class Extension(WireModel):
         False,
         "Start only when all VMs exist. False: start with the replicas that have a VM, and add the rest later.",
         default=True,
+    )
+    elastic: ElasticSpec | None = wire_field(
+        {"minReplicas": 2}, "Go on with fewer replicas while VMs are missing. Default: wait for all."
     )
     exit_policy: ExitPolicySpec = wire_field(
         {"preset": "restart", "fail": ["3", "64-80"]}, "What the program's exit codes lead to.", factory=ExitPolicySpec

@@ -12,6 +12,8 @@ from trainmaster.jobspec.manifests.findings import Findings, Level
 
 MASTER = "$(MASTER_ADDR)"
 MASTER_PORT = "$(MASTER_PORT)"
+NODES = "$(WORLD_SIZE)"
+"""Also in a round that goes without some replicas."""
 
 
 class ElasticPolicy(Level):
@@ -27,7 +29,7 @@ class ElasticPolicy(Level):
     dropped: ClassVar[Mapping[str, str]] = {"rdzvPort": "The rendezvous uses MASTER_PORT."}
     refused: ClassVar[Mapping[str, str]] = {
         "standalone": "set it for jobs of one pod in the command: torchrun --standalone",
-        "metrics": "the number of workers is fixed",
+        "metrics": "jobs go on with fewer workers only while machines are missing",
     }
 
 
@@ -43,29 +45,27 @@ def torch_variables(pods: int, nproc: str | int | None, path: str, findings: Fin
     return {
         "PYTHONUNBUFFERED": "1",
         "PET_NPROC_PER_NODE": per_node,
-        "PET_NNODES": str(pods),
+        "PET_NNODES": NODES,
         "PET_NODE_RANK": "$(RANK)",
         "PET_MASTER_ADDR": MASTER,
         "PET_MASTER_PORT": MASTER_PORT,
     }
 
 
-def elastic_variables(
-    policy: ElasticPolicy, job_name: str, workers: int, pods: int, findings: Findings
-) -> dict[str, str]:
-    """Return the variables of an elastic job whose size is fixed. Other sizes are refused."""
+def elastic_variables(policy: ElasticPolicy, job_name: str, workers: int, findings: Findings) -> dict[str, str]:
+    """Return the variables of an elastic job, each round of which has a fixed size. More workers are refused."""
     path = "spec.elasticPolicy"
     least = workers if policy.min_replicas is None else policy.min_replicas
     most = workers if policy.max_replicas is None else policy.max_replicas
-    if not least == most == workers:
-        problem = f"allows {least} to {most} workers, and Worker.replicas is {workers}; the number of workers is fixed"
-        findings.refuse(path, problem, f"minReplicas: {workers}, maxReplicas: {workers}")
+    if most != workers or not 1 <= least <= workers:
+        problem = f"allows {least} to {most} workers, and Worker.replicas is {workers}, the most that a job can have"
+        findings.refuse(path, problem, f"minReplicas: {min(max(least, 1), workers)}, maxReplicas: {workers}")
     if policy.rdzv_backend not in (None, "c10d"):
         findings.refuse(f"{path}.rdzvBackend", f"is {policy.rdzv_backend}; jobs have no etcd", "c10d")
     if policy.rdzv_host is not None:
         findings.drop(f"{path}.rdzvHost", policy.rdzv_host, "The rendezvous is at the primary, MASTER_ADDR.")
     variables = {
-        "PET_NNODES": f"{pods}:{pods}",
+        "PET_NNODES": f"{NODES}:{NODES}",
         "PET_RDZV_ENDPOINT": f"{MASTER}:{MASTER_PORT}",
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ID": policy.rdzv_id or job_name,

@@ -68,17 +68,21 @@ class JobFields(Level):
 def convert_pytorch(manifest: Manifest, findings: Findings) -> ManifestContent:
     fields = _read_fields(manifest, findings, "pytorchReplicaSpecs", "nprocPerNode", "elasticPolicy")
     counts = _counts(fields.pytorch_replica_specs, PYTORCH, findings)
-    pods = sum(counts.values())
+    pods, workers, extension = sum(counts.values()), counts.get("Worker", 0), {}
     injected = torch_variables(pods, fields.nproc_per_node, "spec.nprocPerNode", findings)
     if fields.elastic_policy is not None:
         elastic = findings.read(fields.elastic_policy, "spec.elasticPolicy", ElasticPolicy)
-        injected |= elastic_variables(elastic, manifest.name, counts.get("Worker", 0), pods, findings)
+        injected |= elastic_variables(elastic, manifest.name, workers, findings)
+        if elastic.min_replicas is not None and elastic.min_replicas < workers:
+            extension = {"elastic": {"minReplicas": elastic.min_replicas + pods - workers}}
+            findings.origins["trainmaster.elastic"] = "spec.elasticPolicy"
     roles = _roles(manifest, fields.pytorch_replica_specs, PYTORCH, injected, findings)
-    if "Master" not in counts and counts.get("Worker", 0) > 1:
+    if "Master" not in counts and workers > 1:
         reason = "The job succeeds when worker 0, here called chief, has exited 0, and not when all workers have."
         path = "spec.pytorchReplicaSpecs.Worker"
-        findings.substitute(path, f"{counts['Worker']} workers", f"chief and {counts['Worker'] - 1} workers", reason)
-    return _content(roles, fields.run_policy, pods, findings)
+        findings.substitute(path, f"{workers} workers", f"chief and {workers - 1} workers", reason)
+    content = _content(roles, fields.run_policy, pods, findings)
+    return replace(content, extension={**content.extension, **extension})
 
 
 def convert_tensorflow(manifest: Manifest, findings: Findings) -> ManifestContent:

@@ -39,7 +39,7 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, lambda *_: signalled.append(time.time()))
     config, rank = json.loads(os.environ["TF_CONFIG"]), os.environ["RANK"]
     peers = Peers(config, int(saved(options.job_dir, "0").split()[0]))
-    print(f"rank {rank} begins after step {peers.done},", flush=True)
+    print(f"rank {rank} of {os.environ['WORLD_SIZE']} begins after step {peers.done},", flush=True)
     step = peers.done
     while True:
         time.sleep(1 - time.time() % 1)

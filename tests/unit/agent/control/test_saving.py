@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from trainmaster.agent.channel.datagrams import Datagram
-from trainmaster.agent.control.saving import AGAIN_S, ASK_S, FINISH_S, MOMENT_S, Saving
+from trainmaster.agent.control.saving import AGAIN_S, ASK_S, FINISH_S, GROW_AGAIN_S, LATE_S, MOMENT_S, Saving
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
 
 ROUND, NEXT = IncarnationKey(1, 3), IncarnationKey(1, 4)
@@ -22,6 +22,8 @@ class Gang:
 
     mode: str = "gang"
     now: float = 1_000.0
+    catches: bool = True
+    """Whether the program catches the signal."""
     facts: list[tuple[float, str]] = field(default_factory=list)
     timers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     asked: dict[str, Any] = field(default_factory=dict)
@@ -29,7 +31,10 @@ class Gang:
     def __post_init__(self) -> None:
         self.program = SimpleNamespace(notify=lambda number: self.note(f"notify {number.name}"))
         self.launcher = SimpleNamespace(
-            is_running=True, request_save=self.ask_program, show_notice=lambda: None, prepare_save=lambda: None
+            is_running=True,
+            request_save=self.ask_program,
+            show_notice=lambda: None,
+            prepare_save=lambda: self.catches,
         )
         self.run_state = SimpleNamespace(last_started=ROUND, desired=None, report_notice=self.report)
         config = SimpleNamespace(
@@ -204,3 +209,53 @@ def test_other_modes_ask_at_most_the_own_program(mode: str, facts: list[tuple[fl
     gang.advance(5)
     assert gang.facts == facts
     assert not gang.asked
+
+
+GROW = ReceivedDirective(ROUND, "save", gives_up_at=2e9, grows=True)
+
+
+def grow(gang: Gang) -> None:
+    gang.run_state.desired = GROW
+    gang.saving.on_directive(GROW)
+
+
+def test_directive_to_grow_lets_the_agent_ask_all_members() -> None:
+    gang = Gang()
+    grow(gang)
+    gang.asked["done"]([2])
+    gang.advance(1)
+    assert gang.facts == [(0, f"notice 3 {FINISH_S} [2]"), (MOMENT_S, "saving"), (MOMENT_S, "asked")]
+    assert gang.saving.was_asked(ROUND)
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_program_that_is_not_ready_to_save_is_asked_later(*, is_started: bool) -> None:
+    gang = Gang(catches=not is_started)
+    gang.run_state.last_started = ROUND if is_started else IncarnationKey(1, 2)
+    grow(gang)
+    gang.advance(2 * GROW_AGAIN_S)
+    assert (gang.asked, gang.facts) == ({}, [])
+    gang.catches, gang.run_state.last_started = True, ROUND
+    gang.advance(GROW_AGAIN_S + MOMENT_S)
+    assert gang.facts == [(3 * GROW_AGAIN_S + MOMENT_S, "saving"), (3 * GROW_AGAIN_S + MOMENT_S, "asked")]
+    grow(gang)
+    gang.advance(10 * GROW_AGAIN_S)
+    assert len(gang.facts) == 2, "once in a round"
+
+
+def test_round_that_has_ended_does_not_grow() -> None:
+    gang = Gang(catches=False)
+    grow(gang)
+    gang.catches, gang.run_state.desired = True, ReceivedDirective(NEXT, "hold")
+    gang.advance(10 * GROW_AGAIN_S)
+    assert (gang.asked, gang.timers) == ({}, [])
+
+
+def test_exit_long_after_the_request_is_the_programs_own() -> None:
+    """A notice was withdrawn, or the program went on after its save: hours later, its exit 0 completes the job."""
+    gang = Gang()
+    gang.peer_asks(0.1, 25.0)
+    gang.advance(25 + LATE_S - 1)
+    assert gang.saving.was_asked(ROUND)
+    gang.advance(2)
+    assert not gang.saving.was_asked(ROUND)

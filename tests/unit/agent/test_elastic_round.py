@@ -1,0 +1,76 @@
+"""What programs see of a round that goes without members: everything is numbered without gaps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.jobs import a_job, a_plan
+from tests.unit.flows.test_vm_metadata import metadata_of
+from trainmaster.agent.control.state_file import StoredState
+from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey, VmConfig, VmRef, parse_directive
+from trainmaster.agent.program.environment import environment_of
+from trainmaster.core.model.plan import Dialect, Elastic, TaskGroup
+from trainmaster.core.model.replica_id import TaskType
+from trainmaster.core.model.vm import Directive, DirectiveAction
+
+WORKERS = (TaskGroup(TaskType.WORKER, 4, "n1-standard-4"),)
+
+
+def environments(plan: Any, without: tuple[int, ...]) -> list[dict[str, str]]:
+    """Return the variables of the members that take part, in the order of the whole job."""
+    job, found, rank = a_job(plan=plan), [], 0
+    for group in plan.groups:
+        config = VmConfig.parse(metadata_of(job, group.task_type)["trainmaster-vm-config"])
+        for name in config.vm_names:
+            if rank not in without:
+                vm = VmRef(name, "us-central1-a", "1")
+                found.append(environment_of(AgentIdentity(vm, config.without(without), vm), {}))
+            rank += 1
+    return found
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("without", [(), (1,), (3,), (1, 3), (2, 3), (1, 2, 3)])
+@pytest.mark.parametrize("groups", [a_plan(3).groups, WORKERS], ids=["chief", "workers"])
+def test_members_of_a_round_have_ranks_and_indexes_without_gaps(
+    groups: Any, without: tuple[int, ...], dialect: Dialect
+) -> None:
+    plan = a_plan(groups=groups, dialect=dialect, elastic=Elastic(1))
+    whole, short = environments(plan, ()), environments(plan, without)
+    present = [variables for rank, variables in enumerate(whole) if rank not in without]
+    size = len(present)
+    assert [variables["RANK"] for variables in short] == [str(rank) for rank in range(size)]
+    own = []
+    for variables in short:
+        assert (variables["WORLD_SIZE"], variables["TRAINMASTER_REPLICAS"]) == (str(size), "4")
+        assert variables["MASTER_ADDR"] == whole[0]["MASTER_ADDR"]
+        assert variables.get("PET_NNODES") == variables.get("JAX_NUM_PROCESSES") == (str(size) if size > 1 else None)
+        for name in ("TF_CONFIG", "CLUSTER_SPEC"):
+            spec = json.loads(variables[name])
+            addresses = [address for role in spec["cluster"].values() for address in role]
+            assert (len(addresses), all(spec["cluster"].values())) == (size, True)
+            own.append((name, spec["cluster"][spec["task"]["type"]][spec["task"]["index"]]))
+    expected = []
+    for variables in present:
+        for name in ("TF_CONFIG", "CLUSTER_SPEC"):
+            spec = json.loads(variables[name])
+            expected.append((name, spec["cluster"][spec["task"]["type"]][spec["task"]["index"]]))
+    assert own == expected, "each one is at its own address"
+
+
+def test_directive_names_the_absent_members_and_survives_a_restart_of_the_agent(tmp_path: Any) -> None:
+    directive = Directive(1, 3, DirectiveAction.SAVE, gives_up_at=5, grows=True, without=(2, 7))
+    metadata = json.loads(json.dumps(directive.to_metadata()))
+    assert Directive.from_metadata(metadata) == directive
+    received = parse_directive(json.dumps(metadata))
+    assert (received.key, received.without, received.grows) == (IncarnationKey(1, 3), (2, 7), True)
+    StoredState("4711", desired=received).save(tmp_path / "state.json")
+    loaded = StoredState.load(tmp_path / "state.json", "4711").desired
+    assert loaded == replace(received, gives_up_at=0.0, grows=False)
+    plain = Directive(1, 3, DirectiveAction.RUN).to_metadata()
+    assert plain == {"attempt": 1, "incarnation": 3, "action": "run"}
+    assert parse_directive(json.dumps(plain)).without == ()

@@ -1,0 +1,179 @@
+"""Rules of elastic jobs: what a refusal, a loss and a failed set-up mean for a member that the job can spare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.decisions import action_of, summarize
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
+from trainmaster.core.actions import BeginRound, ContinueProvisioning
+from trainmaster.core.decisions import Reason
+from trainmaster.core.events import AllReady, CapacityErrorKind, ExitCause, MembersJoin, VmsNotCreated
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.job import Job, Placement, State
+from trainmaster.core.model.plan import Candidate, Elastic, Option, Plan
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId
+from trainmaster.core.model.round import Round
+from trainmaster.core.model.vm import LossCause
+from trainmaster.core.rules.evidence import round_end
+from trainmaster.core.rules.judge import judge
+
+NOW = at(100)
+MISSING = ReplicaState.REPLACING
+
+
+def elastic(least: int = 2, **changes: Any) -> Plan:
+    return a_plan(elastic=Elastic(least), save_on_notice="gang", **changes)
+
+
+def job_of(plan: Plan | None = None, **round_: Any) -> Job:
+    return a_job(plan=plan or elastic(), round=Round(3, began_at=at(20), **round_))
+
+
+def held(*missing: ReplicaId, plan: Plan | None = None, **round_: Any) -> State:
+    """Return a held round whose other members are ready."""
+    return short(*missing, plan=plan, is_held=True, ordered_at=at(90), **round_)
+
+
+def short(*missing: ReplicaId, plan: Plan | None = None, **round_: Any) -> State:
+    job = job_of(plan, **round_)
+    replicas = (
+        a_replica(r, MISSING, vm_generation=2, ordered_at=at(90)) if r in missing else a_replica(r, incarnation=3)
+        for r in job.plan.replica_ids
+    )
+    return a_state(*replicas, job=job)
+
+
+def refusal(kind: CapacityErrorKind = CapacityErrorKind.STOCKOUT) -> VmsNotCreated:
+    return VmsNotCreated("digits_1", 1, "us-central1-a", 0, kind, "CODE", "no", NOW)
+
+
+def after(state: State, event: Any) -> State:
+    return apply(state, evolve(state, judge(state, event, NOW), NOW))
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (CapacityErrorKind.STOCKOUT, "stockout"),
+        (CapacityErrorKind.QUOTA, "quota"),
+        (CapacityErrorKind.BLOCKED, "blocked"),
+        (CapacityErrorKind.DENIED, "blocked"),
+        (CapacityErrorKind.INTERNAL, "stockout"),
+    ],
+)
+def test_any_refusal_of_a_spare_member_is_noted_and_keeps_the_zone(kind: CapacityErrorKind, reason: str) -> None:
+    state = held(WORKER_1)
+    decision = judge(state, refusal(kind), NOW)
+    assert summarize(decision) == f"11 continue_provisioning {reason}"
+    assert action_of(decision, ContinueProvisioning).zone_index == 0
+    refused = after(state, refusal(kind)).job
+    assert (refused.round.refused_at, refused.zone) == (NOW, "us-central1-a")
+    assert after(short(WORKER_1, without=(WORKER_1,)), refusal(kind)).job.round.refused_at is None
+
+
+def test_alternatives_that_keep_the_other_vms_come_first() -> None:
+    plan = elastic()
+    spot = tuple(replace(group, spot=True) for group in plan.groups)
+    options = (Option(spot), Option(plan.groups))
+    plan = replace(plan, zones=("us-central1-a",) * 2, options=options, candidates=(Candidate(0, 0), Candidate(1, 1)))
+    state = held(WORKER_1, plan=plan)
+    state = replace(state, job=replace(state.job, placement=Placement(remaining=(1,), since=at(95))))
+    action = action_of(judge(state, refusal(), NOW), ContinueProvisioning)
+    assert (action.zone_index, action.next_at, action.only_optional) == (1, None, True)
+
+
+@pytest.mark.parametrize(
+    ("missing", "named", "expected"),
+    [
+        ((WORKER_1,), (WORKER_1,), "0 begin_round round_begins"),
+        ((WORKER_1,), (), "1 ignore not_yet"),
+        ((WORKER_0, WORKER_1), (WORKER_0, WORKER_1), "1 ignore not_yet"),
+        ((CHIEF,), (CHIEF,), "1 ignore not_yet"),
+        ((), (WORKER_1,), "0 begin_round round_begins"),
+    ],
+    ids=["one", "not named", "too few are left", "the primary", "it has come"],
+)
+def test_round_begins_without_members_that_the_event_names_if_enough_are_left(
+    missing: tuple[ReplicaId, ...], named: tuple[ReplicaId, ...], expected: str
+) -> None:
+    decision = judge(held(*missing), AllReady("digits_1", 1, NOW, 3, (), named), NOW)
+    assert summarize(decision) == expected
+    if isinstance(decision.action, BeginRound):
+        assert decision.action.without == missing
+
+
+def test_member_with_a_vm_is_never_left_out() -> None:
+    """Its program of the last round may still run."""
+    state = held()
+    silent = tuple(replace(r, incarnation=2) if r.replica_id == WORKER_1 else r for r in state.replicas)
+    decision = judge(replace(state, replicas=silent), AllReady("digits_1", 1, NOW, 3, (), (WORKER_1,)), NOW)
+    assert decision.reason is Reason.NOT_YET
+
+
+def spare(state: ReplicaState = MISSING, **changes: Any) -> Replica:
+    return a_replica(WORKER_1, state, **{"vm_generation": 2, "incarnation": 3, "ordered_at": at(90), **changes})
+
+
+def with_spare(replica: Replica, **round_: Any) -> State:
+    return a_state(
+        *(a_replica(r, incarnation=3) for r in (CHIEF, WORKER_0)), replica, job=job_of(without=(WORKER_1,), **round_)
+    )
+
+
+@pytest.mark.parametrize(
+    ("replica", "event"),
+    [
+        (spare(startup_timeouts=1), lost(WORKER_1, LossCause.STARTUP_TIMEOUT, incarnation=3, vm_generation=2)),
+        (spare(early_losses=29, early_losses_in_zone=2), lost(WORKER_1, incarnation=3, vm_generation=2)),
+        (spare(), exited(WORKER_1, cause=ExitCause.SETUP, incarnation=3, vm_generation=2)),
+        (spare(), exited(WORKER_1, 1, cause=ExitCause.INSTALL, incarnation=3, vm_generation=2)),
+        (spare(), exited(WORKER_1, cause=ExitCause.UNFIT, incarnation=3, vm_generation=2)),
+        (
+            spare(ReplicaState.RUNNING),
+            lost(WORKER_1, LossCause.AGENT_SILENT, incarnation=3, vm_generation=2),
+        ),
+    ],
+    ids=["second startup timeout", "thirtieth early loss", "set-up", "installation", "unfit", "silent"],
+)
+def test_spare_member_gets_another_vm_whatever_happens_to_it(replica: Replica, event: Any) -> None:
+    for is_held in (False, True):
+        state = with_spare(replica, is_held=is_held)
+        decision = judge(state, event, NOW)
+        assert decision.action.kind == "replace_vm", decision
+        assert after(state, event).job.round == state.job.round
+
+
+def test_end_of_a_spare_members_vm_is_no_evidence() -> None:
+    loss = lost(WORKER_1, incarnation=3, vm_generation=2)
+    assert round_end(with_spare(spare(ReplicaState.RUNNING)), loss) is None
+    end = round_end(with_spare(spare(ReplicaState.RUNNING, incarnation=2), is_held=True, ordered_at=at(95)), loss)
+    assert end is not None
+    assert end.round == "1-3-held"
+
+
+def test_loss_that_leaves_too_few_makes_all_missing_members_required_again() -> None:
+    stopped = after(short(WORKER_1, without=(WORKER_1,)), lost(WORKER_0, incarnation=3))
+    assert (stopped.job.round.number, stopped.job.round.without) == (4, ())
+    failed = after(short(WORKER_1, without=(WORKER_1,)), exited(WORKER_0, 1, incarnation=3))
+    assert (failed.job.round.number, failed.job.round.without) == (4, (WORKER_1,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "round_"), [({}, 2), ({"is_held": True}, 3), ({"without": ()}, 3)], ids=["late", "held", "complete"]
+)
+def test_report_of_a_member_that_can_join_no_longer_is_ignored(changes: dict[str, Any], round_: int) -> None:
+    state = with_spare(spare(ReplicaState.RUNNING))
+    state = replace(state, job=replace(state.job, round=replace(state.job.round, **changes)))
+    assert judge(state, MembersJoin("digits_1", 1, round_, NOW), NOW).is_provisional
+
+
+def test_rerun_waits_for_all_members_again() -> None:
+    state = with_spare(spare(), is_held=True, ordered_at=at(90))
+    ends = (exited(WORKER_0, signal=11, incarnation=2),)
+    rerun = after(state, AllReady("digits_1", 1, NOW, 3, ends, (WORKER_1,)))
+    assert (rerun.job.attempt, rerun.job.round.without, rerun.job.round.is_held) == (2, (), True)
