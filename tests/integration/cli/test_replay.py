@@ -116,6 +116,7 @@ def lab(pubsub_emulator: str, patched: pytest.MonkeyPatch) -> Iterator[Lab]:
     patched.setattr(core_services, "creation_deps", lambda: lab.published_world.deps)
     patched.setattr(intake_deps, "intake_deps", lambda: lab.published_world.deps)
     patched.setattr(fleet, "fleet_deps", lambda: lab.published_world.fleet_deps)
+    patched.setattr(fleet, "provision_deps", lambda: lab.published_world.deps)
     patched.setattr(objects, "objects", lambda *_: lab.objects)
     patched.setattr(suggester, "suggester", lambda: lab.published_world.suggester)
     server = make_server("127.0.0.1", 0, all_functions(lab), threaded=True)
