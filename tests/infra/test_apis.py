@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from typing import Final
 
 from tests.infra import iam_table
 from tests.infra.conftest import Plan
+from trainmaster.gcp.tools import inspection
 from trainmaster_emulators.process.state import ROOT
 
 API_OF_RESOURCE: Final = {
@@ -83,6 +85,7 @@ def _called_apis() -> Iterator[tuple[str, str]]:
         for path in (ROOT / folder).rglob("*.py"):
             for api in set(apis_in_code(path.read_text(encoding="utf-8"))):
                 yield api, str(path.relative_to(ROOT))
+    yield from ((field.name, inspection.__name__) for field in fields(inspection.Endpoints))
     for path in (ROOT / "infra").rglob("*.tf"):
         document = iam_table.load(path)
         for block in (*document.get("resource", []), *document.get("data", [])):

@@ -18,7 +18,9 @@ def bare_python() -> Path:
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     venv.create(folder, symlinks=True)
-    _site(folder).joinpath("pip").symlink_to(str(distribution("pip").locate_file("pip")))
+    pip = distribution("pip")
+    for name in ("pip", f"pip-{pip.version}.dist-info"):
+        _site(folder).joinpath(name).symlink_to(str(pip.locate_file(name)))
     return folder / "bin" / "python3"
 
 

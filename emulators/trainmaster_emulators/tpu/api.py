@@ -133,6 +133,10 @@ class TpuApi:
     def operation(self, zone: str, name: str) -> Json:
         return self._cloud.operations.get(f"{self._cloud.parent(zone)}/operations/{name}")
 
+    def delete_operation(self, zone: str, name: str) -> Json:
+        self._cloud.operations.delete(f"{self._cloud.parent(zone)}/operations/{name}")
+        return {}
+
     def _node_json(self, node: Node) -> Json:
         version = "V2_ALPHA1" if self._is_alpha else "V2"
         return {**select(node.as_json(), NODE[self._is_alpha]), "apiVersion": version}

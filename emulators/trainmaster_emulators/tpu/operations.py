@@ -1,6 +1,6 @@
 """Long-running operations (google.longrunning): every mutating call returns one.
 
-Cloud TPU has no call that waits for an operation: clients poll it.
+Cloud TPU has no call that waits for an operation: clients poll it. It stays until it is deleted.
 """
 
 from __future__ import annotations
@@ -78,11 +78,19 @@ class OperationStore:
 
     def get(self, name: str) -> Json:
         with self._lock:
-            if name not in self._operations:
-                raise not_found(name)
-            return self._operations[name].as_json()
+            return self._get(name).as_json()
 
     def list_of(self, parent: str) -> list[Json]:
         with self._lock:
             operations = [item for name, item in self._operations.items() if name.startswith(f"{parent}/")]
             return [operation.as_json() for operation in operations]
+
+    def delete(self, name: str) -> None:
+        """Delete the record of an operation. This does not cancel the operation."""
+        with self._lock:
+            del self._operations[self._get(name).name]
+
+    def _get(self, name: str) -> Operation:
+        if name not in self._operations:
+            raise not_found(name)
+        return self._operations[name]

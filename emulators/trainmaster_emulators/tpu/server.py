@@ -42,6 +42,7 @@ _ROUTES: Final = (
     ("DELETE", _QUEUED, "delete_queued"),
     ("GET", _ZONE + "/operations", "operations"),
     ("GET", _OPERATION, "operation"),
+    ("DELETE", _OPERATION, "delete_operation"),
 )
 
 

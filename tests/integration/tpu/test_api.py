@@ -46,7 +46,7 @@ def test_node_has_the_requested_properties(slices: Slices) -> None:
     assert node.create_time
 
 
-def test_operation_has_its_target(slices: Slices) -> None:
+def test_operation_has_its_target_and_can_be_deleted(slices: Slices) -> None:
     future = slices.client.create_node(
         parent=parent(), node_id="n", node=tpu_v2.Node(accelerator_type="v5litepod-4", runtime_version=RUNTIME)
     )
@@ -58,8 +58,9 @@ def test_operation_has_its_target(slices: Slices) -> None:
     assert future.result(timeout=10).name == f"{parent()}/nodes/n", "the client's future ends, too"
     listed = slices.client.list_operations(operations_pb2.ListOperationsRequest(name=parent())).operations
     assert operation.name in {item.name for item in listed}
+    slices.client.delete_operation(operations_pb2.DeleteOperationRequest(name=operation.name))
     with pytest.raises(exceptions.NotFound):
-        slices.client.get_operation(operations_pb2.GetOperationRequest(name=f"{operation.name}-x"))
+        slices.client.get_operation(operations_pb2.GetOperationRequest(name=operation.name))
 
 
 def test_failed_operation_has_a_status(slices: Slices) -> None:
