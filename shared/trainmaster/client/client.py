@@ -118,9 +118,10 @@ class Client:
         """Cancel the job. A job that has ended stays as it is."""
         self._api.call("POST", f"{_address(job)}:cancel", {})
 
-    def logs(self, job: Job | str, *, follow: bool = False) -> Iterator[LogLine]:
-        """Yield the lines of a job's log; with `follow`, until the job has ended and no more lines arrive."""
-        begin = f'timestamp>="{self.describe(job).document["createTime"]}"'
+    def logs(self, job: Job | str, *, follow: bool = False, since: datetime | None = None) -> Iterator[LogLine]:
+        """Yield the lines of a job's log, or only those from `since` on, a time with its zone; with `follow`, until the
+        job has ended and no more lines arrive."""
+        begin = f'timestamp>="{since.isoformat() if since else self.describe(job).document["createTime"]}"'
         entries = LogEntries(self.project, os.environ.get(LOGGING, ""))
         reader = LogReader(entries.page, _address(job).rpartition("/")[2], [begin])
         ended_at: float | None = None
