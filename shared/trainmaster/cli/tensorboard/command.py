@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from trainmaster.cli.installation import open_store, require_package
+from trainmaster.cli.installation import choose_installation, open_store, require_package
 from trainmaster.cli.jobs import find_job
 from trainmaster.cli.options import complete_job_id
 from trainmaster.cli.output import complain, say
@@ -62,8 +62,6 @@ def _folders(job_ids: list[str], options: list[str]) -> tuple[LogFolder, ...]:
             raise PermanentError("name a job (`trainmaster jobs list` shows all jobs), or a folder: --logdir gs://…")
         folders = [*(folder_of_job(find_job(store, job_id).job) for job_id in job_ids), *folders]
     else:
-        from trainmaster.cli.installation import choose_installation
-
         choose_installation()
     names = Counter(folder.name for folder in folders)
     if repeated := [name for name, count in names.items() if count > 1]:
