@@ -27,10 +27,8 @@ LOCAL_EXTRA_MISSING: Final = (
 def require_package(name: str, extra: str) -> None:
     """Raise PermanentError if the package of an extra is not installed."""
     if importlib.util.find_spec(name) is None:
-        advice = (
-            f"Install it in a checkout: pipx install --force '.[{extra}]', or beside trainmaster: pip install {name}"
-        )
-        raise PermanentError(f"{name} is not installed. {advice}")
+        advice = f"pipx install --force '.[{extra}]' in a checkout, or pip install {name} beside trainmaster"
+        raise PermanentError(f"{name} is not installed: {advice}")
 
 
 def choose_installation() -> None:
