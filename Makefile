@@ -198,7 +198,7 @@ images: $(INSTALLED) $(call IMAGE,tensorflow) $(call IMAGE,scikit-learn) $(call 
 
 .PHONY: lock
 lock: $(INSTALLED) ## lock the newest versions that requirements/*.in allow, with hashes; list changes of Google's APIs
-	@$(LOCK) --upgrade pyproject.toml --extra local --extra tensorboard --extra goodput requirements/dev.in --output-file requirements/dev.txt
+	@$(LOCK) --upgrade pyproject.toml --extra local --extra tensorboard --extra goodput --extra mcp requirements/dev.in --output-file requirements/dev.txt
 	@$(LOCK) --constraint requirements/dev.txt pyproject.toml --extra local requirements/run.in --output-file requirements/run.txt
 	@for name in $(LOCKS); do \
 		$(LOCK) --constraint requirements/dev.txt requirements/$$name.in --output-file requirements/$$name.txt; \

@@ -60,8 +60,8 @@ class MemoryClient(Client):
             raise TimeoutError(f"{current.job_id} is {current.state}: its test has to end its programs with `exit`")
         return super().wait(current, timeout_s)
 
-    def logs(self, job: Job | str, *, follow: bool = False) -> Iterator[LogLine]:  # noqa: ARG002 - of Client
-        """Yield the lines of Trainmaster itself: no program runs. `follow` has no effect."""
+    def logs(self, job: Job | str, *, follow: bool = False, since: datetime | None = None) -> Iterator[LogLine]:  # noqa: ARG002 - of Client
+        """Yield the lines of Trainmaster itself: no program runs. `follow` and `since` have no effect."""
         for line in self._log.lines(self.describe(job).job_id):
             yield LogLine(line.at.isoformat(), line.key, "service", "", line.severity, line.message, {})
 

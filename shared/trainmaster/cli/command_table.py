@@ -45,6 +45,9 @@ COMMANDS: Final = {
         "List the runtime versions with their frameworks, the packages that all have, and the past versions."
     ),
     "console": LazyCommand("Show jobs, timelines, decisions and logs in a browser, until Ctrl-C."),
+    "mcp": LazyCommand(
+        "Serve tools for agents on standard input and output: check, submit, explain and cancel jobs, read their logs."
+    ),
     "doctor": LazyCommand(
         "Check an installation, or a job before it is submitted, and show how to fix each problem.",
         module="doctor.command",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import configparser
 import contextlib
 import getpass
+import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,13 @@ PREFIX: Final = "TRAINMASTER_"
 LOCAL_EXTRA_MISSING: Final = (
     "`trainmaster local` needs more packages. Install them in a checkout: pipx install --force '.[local]'"
 )
+
+
+def require_package(name: str, extra: str) -> None:
+    """Raise PermanentError if the package of an extra is not installed."""
+    if importlib.util.find_spec(name) is None:
+        advice = f"pipx install --force '.[{extra}]' in a checkout, or pip install {name} beside trainmaster"
+        raise PermanentError(f"{name} is not installed: {advice}")
 
 
 def choose_installation() -> None:

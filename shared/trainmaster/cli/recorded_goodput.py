@@ -6,20 +6,16 @@ gets the entries from here: with the user's own endpoint, and with the end of th
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from trainmaster.cli.installation import require_package
 from trainmaster.core.events import Event, VmReady
 from trainmaster.core.model.job import Job, public_id
 from trainmaster.errors import PermanentError
 
-EXTRA_MISSING: Final = (
-    "ml_goodput_measurement is not installed. Install it in a checkout: pipx install --force '.[goodput]', or beside "
-    "trainmaster: pip install ml_goodput_measurement"
-)
 VMS_MAX: Final = 100
 """Machines of rank 0 in one filter, the latest ones. Source: Cloud Logging accepts filters of 20,000 characters."""
 
@@ -58,8 +54,7 @@ class RecordedGoodput:
 
 def read_recorded_goodput(job: Job, events: Iterable[Event], read_page: ReadPage) -> RecordedGoodput:
     """Return what the library computes. Raises PermanentError if it is missing, or if there is nothing to compute."""
-    if importlib.util.find_spec("ml_goodput_measurement") is None:
-        raise PermanentError(EXTRA_MISSING)
+    require_package("ml_goodput_measurement", "goodput")
     newest, _ = read_page(_steps_filter(job, events), newest_first=True)
     if not newest:
         raise PermanentError(f"no steps that ml_goodput_measurement records were found for {job.job_id}")

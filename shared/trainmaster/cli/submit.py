@@ -93,9 +93,9 @@ def submit(
         document = with_folder(document, folder, staging_bucket or bucket, target)
         complain(f"each VM gets a copy of {folder}; requirements.txt: {', '.join(read_requirements(folder)) or 'none'}")
     if check:
-        from trainmaster.cli.doctor.command import report_job
+        from trainmaster.cli.doctor.command import job_findings, report
 
-        report_job(document, form, staged)
+        report(job_findings(document, staged), form)
     job_id = check_document(document)
     store = open_store()
     stored = send(document, job_id, store)

@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -118,23 +119,24 @@ class Client:
         """Cancel the job. A job that has ended stays as it is."""
         self._api.call("POST", f"{_address(job)}:cancel", {})
 
-    def logs(self, job: Job | str, *, follow: bool = False) -> Iterator[LogLine]:
-        """Yield the lines of a job's log; with `follow`, until the job has ended and no more lines arrive."""
-        begin = f'timestamp>="{self.describe(job).document["createTime"]}"'
-        entries = LogEntries(self.project, os.environ.get(LOGGING, ""))
-        reader = LogReader(entries.page, _address(job).rpartition("/")[2], [begin])
+    def logs(self, job: Job | str, *, follow: bool = False, since: datetime | None = None) -> Iterator[LogLine]:
+        """Yield the lines of a job's log, or only those from `since` on, a time with its zone; with `follow`, until the
+        job has ended and no more lines arrive."""
+        current = self.describe(job)
+        begin = f'timestamp>="{since.astimezone(UTC).isoformat() if since else current.document["createTime"]}"'
         ended_at: float | None = None
-        while True:
-            if follow and ended_at is None and self.describe(job).has_ended:
-                ended_at = time.monotonic()
-            has_lines = False
-            for lines in reader.read_new():
-                has_lines = True
-                yield from lines
-            if not follow or (ended_at and not has_lines and time.monotonic() - ended_at > LATE_LINES_S):
-                entries.close()
-                return
-            time.sleep(min(self._poll_s, LATE_LINES_S))
+        with closing(LogEntries(self.project, os.environ.get(LOGGING, ""))) as entries:
+            reader = LogReader(entries.page, current.job_id, [begin])
+            while True:
+                if follow and ended_at is None and self.describe(job).has_ended:
+                    ended_at = time.monotonic()
+                has_lines = False
+                for lines in reader.read_new():
+                    has_lines = True
+                    yield from lines
+                if not follow or (ended_at and not has_lines and time.monotonic() - ended_at > LATE_LINES_S):
+                    return
+                time.sleep(min(self._poll_s, LATE_LINES_S))
 
     def _required(self, variable: str, parameter: str) -> str:
         if variable in self._known:

@@ -6,7 +6,7 @@ import pickle
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -195,8 +195,13 @@ def test_logs_yields_lines_until_the_job_has_ended(
     with cloud.serving() as address:
         monkeypatch.setenv("TRAINMASTER_LOGGING_ENDPOINT", address)
         lines = [(line.task, line.message) for line in running.client.logs(job, follow=True)]
+        created = datetime.fromisoformat(at)
+        of_since = [len(list(running.client.logs(job, since=created + timedelta(seconds=later)))) for later in (0, 1)]
+        with pytest.raises(PermanentError, match="was not found"):
+            list(running.client.logs('x" OR severity>="DEFAULT', since=created))
     cloud.entries.close()
     assert lines == [("master-replica-0", "epoch 1")]
+    assert of_since == [1, 0]
 
 
 def test_settings_are_required(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,20 +49,13 @@ def doctor(
         from trainmaster.cli.submit import read_job, with_job_name
 
         _, document = read_job(str(job), None, region)
-        report_job(with_job_name(document, str(job)), form)
+        report(job_findings(with_job_name(document, str(job))), form)
     choose_installation()
     report(_findings(region, before_install), form)
 
 
-def report_job(document: Mapping[str, Any], form: Format, staged: Objects | None = None) -> NoReturn:
-    """Print what the job would lack, and exit with status 1 if the job could not run.
-
-    The document itself is checked first, which needs no installation. `staged`: packages that are not uploaded.
-    """
-    report(_job_findings(document, staged), form)
-
-
-def _job_findings(document: Mapping[str, Any], staged: Objects | None) -> Iterator[Finding]:
+def job_findings(document: Mapping[str, Any], staged: Objects | None = None) -> Iterator[Finding]:
+    """Yield what the job would lack, and its price. `staged`: packages that are not uploaded."""
     from trainmaster.cli.doctor.checks import open_inspection, run_check
     from trainmaster.cli.doctor.findings import Status
     from trainmaster.cli.doctor.job_checks import check_file, check_job
@@ -84,9 +77,7 @@ def report(results: Iterator[Finding], form: Format) -> NoReturn:
     for finding in results:
         findings.append(finding)
         if form is not Format.JSON:
-            line = f"{finding.status:<4} {finding.what}"
-            separator = " " if line.endswith("?") else ": "
-            say(f"{line}{separator}{finding.fix}" if finding.fix else line)
+            say(str(finding))
     if form is Format.JSON:
         print_json([asdict(finding) for finding in findings])
     raise typer.Exit(int(any(finding.status is Status.FIX for finding in findings)))

@@ -28,6 +28,10 @@ class Finding:
     fix: str = ""
     """The remedy; empty unless the status is FIX or LIMIT."""
 
+    def __str__(self) -> str:
+        line = f"{self.status:<4} {self.what}"
+        return f"{line}{' ' if line.endswith('?') else ': '}{self.fix}" if self.fix else line
+
 
 def ok(what: str) -> Finding:
     return Finding(Status.OK, what)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from trainmaster.cli.installation import open_store
+from trainmaster.cli.installation import choose_installation, open_store, require_package
 from trainmaster.cli.jobs import find_job
 from trainmaster.cli.options import complete_job_id
 from trainmaster.cli.output import complain, say
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from trainmaster.cli.tensorboard.mirror import Mirror, Storage
 
 LOOPBACK: Final = "127.0.0.1"
-EXTRA_MISSING: Final = (
-    "TensorBoard is not installed. Install it in a checkout: pipx install --force '.[tensorboard]', or beside "
-    "trainmaster: pip install tensorboard"
-)
 SHOWN_MAX: Final = 10
 END_S: Final = 5.0
 
@@ -46,8 +41,7 @@ def tensorboard(
     interval: Annotated[float, typer.Option(min=1, help="Seconds between two searches for new event files.")] = 30.0,
 ) -> None:
     """Start TensorBoard on the event files of jobs. Each job is a run, and so is each trial of a tuning job."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise PermanentError(EXTRA_MISSING)
+    require_package("tensorboard", "tensorboard")
     from trainmaster.cli.tensorboard.mirror import Mirror
 
     folders = _folders(job_ids or [], logdir or [])
@@ -68,8 +62,6 @@ def _folders(job_ids: list[str], options: list[str]) -> tuple[LogFolder, ...]:
             raise PermanentError("name a job (`trainmaster jobs list` shows all jobs), or a folder: --logdir gs://…")
         folders = [*(folder_of_job(find_job(store, job_id).job) for job_id in job_ids), *folders]
     else:
-        from trainmaster.cli.installation import choose_installation
-
         choose_installation()
     names = Counter(folder.name for folder in folders)
     if repeated := [name for name, count in names.items() if count > 1]:
