@@ -262,12 +262,14 @@ class Agent:
         profile = self.world.profile
         if self.world.chance(profile.unkillable):
             self.world.log("unkillable", self.vm)
-            self._later((STUCK_S, STUCK_S), self._fall_silent)
+            self._later((STUCK_S, STUCK_S), self._fall_silent, self.program)
             return
         span_s = SLOW_STOP_S if self.world.chance(profile.slow_stop) else STOP_S
         self._later(span_s, self.vm.job.programs.exit, self.program, {"signal": 15}, "stopped")
 
-    def _fall_silent(self) -> None:
+    def _fall_silent(self, program: Program) -> None:
+        if not program.is_alive:
+            return  # it ended by itself
         self.silent_since_s = self.world.now_s
         self.vm.fail("unkillable")
 

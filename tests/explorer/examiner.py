@@ -236,15 +236,20 @@ class Examiner:
             self._world.violate("false why", text, *self._facts(ends))
 
     def _examine_charge(self, charge: Charge) -> None:
-        """F2: the charged member failed by itself, and no machine of its round had failed before."""
+        """F2: the charged member failed by itself, and no machine of its round had failed before the first program did.
+
+        The machine of a program that had completed is none of them.
+        """
         ends = [program for program in self._programs_of_round() if program.ended_s is not None]
         own = [program for program in ends if program.replica_id == charge.replica_id and program.cause == OWN]
+        first_s = min((program.ended_s or 0 for program in ends if program.cause == OWN), default=0)
+        done = {program.agent.vm: program.ended_s or 0 for program in ends if program.cause == DONE}
         faults = self._faults_of_round(ends)
         began = {program.agent.vm: program.started_s for program in self._programs_of_round()}
         machine = {
             vm.instance_id
             for at_s, vm, kind in faults
-            if kind in HARD and self._is_known(vm, began) and own and at_s < (own[0].ended_s or 0)
+            if kind in HARD and self._is_known(vm, began) and own and at_s < min(first_s, done.get(vm, first_s))
             if kind != "unkillable" or at_s > began.get(vm, 0)  # a reboot repaired it
         }
         if self._is_repeated(charge, ends):
@@ -254,7 +259,7 @@ class Examiner:
             self._world.notes["the evidence was lost"] += 1
         elif machine:
             self._world.violate("F2 charged although a machine had failed before", charge, *self._facts(ends))
-        elif not own and any(program.root and program.root.is_hidden for program in ends):
+        elif not own and any(p.root and (p.root.is_hidden or p.root.agent.vm.instance_id in unfound) for p in ends):
             self._world.notes["the evidence was lost"] += 1
         elif not own and self._world.profile.bad_clock and not any(is_evident(program) for program in ends):
             self._world.notes["a wrong clock decided"] += 1
