@@ -219,7 +219,7 @@ class Examiner:
         """F2: nobody pays only if a machine failed, or a program hung. The sentence names one of these."""
         ends = [program for program in self._programs_of_round() if program.ended_s is not None]
         faults = [(at_s, vm) for at_s, vm, _ in self._faults_of_round(ends)]
-        own = [program for program in ends if program.cause == OWN and not program.is_hidden]
+        own = [p for p in ends if p.cause == OWN and not p.is_hidden and not p.was_asked]
         stalled = [program for program in ends if program.cause == STALLED]
         is_unclear = self.round.key == FIRST and "before every member had reported" in text
         if own and is_unclear and not faults:  # an abort, or a peer that reports the end of such a program
