@@ -29,7 +29,7 @@ class Finding:
     """The remedy; empty unless the status is FIX or LIMIT."""
 
     def __str__(self) -> str:
-        line = f"{self.status:<4} {self.what}"
+        line = f"{self.status:<4} {self.what.removesuffix('.') if self.fix else self.what}"
         return f"{line}{' ' if line.endswith('?') else ': '}{self.fix}" if self.fix else line
 
 
