@@ -74,9 +74,13 @@ def store(measured: Iterable[Row], versions: Mapping[str, str] | None = None, pa
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
     rows = {row["name"]: row for row in data.pop("rows")}
     for row in map(asdict, measured):
-        old = rows.get(row["name"], {})
-        kept = {key: {**old.get(key, {}), **row[key]} for key in ("values", "reasons")}
-        rows[row["name"]] = row | kept
+        old = rows.get(row["name"], {"values": {}, "reasons": {}, "loads": []})
+        systems = row["values"].keys() | row["reasons"].keys()
+        others = {
+            key: {name: cell for name, cell in old[key].items() if name not in systems} for key in ("values", "reasons")
+        }
+        loads = (old["loads"] if others["values"] else []) + row["loads"]
+        rows[row["name"]] = row | {key: others[key] | row[key] for key in others} | {"loads": loads}
     machine = f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}"
     about = {"machine": machine, "versions": {**data.get("versions", {}), **(versions or {})}}
     lines = ",\n".join(map(json.dumps, rows.values()))

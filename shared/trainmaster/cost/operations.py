@@ -104,7 +104,7 @@ def _is_internal(entry: LedgerEntry) -> bool:
 
 
 def _unrecorded_exits(entries: Iterable[LedgerEntry]) -> int:
-    """Return how many exits were read and not recorded: the next reports of these members tell of them."""
+    """Return how many exits were read and not recorded, because the next reports of these members contain them."""
     keys = {entry.key for entry in entries}
     ends = [entry.event.ended for entry in entries if isinstance(entry.event, VmReady)]
     return len({end.key for end in ends if end is not None} - keys)

@@ -64,6 +64,16 @@ def test_measured_rows_replace_theirs_and_keep_the_others(tmp_path: Path) -> Non
     assert rows[0]["values"]["Trainmaster"] == [2.0, 1.0, 4.0]
 
 
+def test_run_of_one_system_keeps_the_cells_and_loads_of_the_others(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text("# Benchmarks\n")
+    report.store([Row("exit", "s", {"torchrun": [3.0]}, {"Ray": "ends"}, [2.0])], page=page)
+    report.store([Row("exit", "s", {"Ray": [5.0]}, loads=[0.5])], page=page)
+    assert "| exit | s |  | 3 | 5 | 1 | 0.5 to 2 |" in page.read_text()
+    report.store([Row("exit", "s", {"torchrun": [4.0], "Ray": [6.0]}, loads=[1.0])], page=page)
+    assert "| exit | s |  | 4 | 6 | 1 | 1 to 1 |" in page.read_text()
+
+
 def test_page_is_made_of_the_data_file(tmp_path: Path) -> None:
     """The data file and the page beside it are committed together."""
     page = tmp_path / "benchmarks.md"

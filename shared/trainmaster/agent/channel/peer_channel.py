@@ -61,7 +61,7 @@ class PeerChannel:
         self._console = console
         self._running = running
         self.absent: Sequence[int] = ()
-        """Members that the running round goes without: nobody waits for their answers."""
+        """Members that the running round goes without. No agent waits for their answers."""
         self._handlers: dict[str, Callable[[Datagram], bool | None]] = {}
         self._lock = threading.Lock()
         self._round: IncarnationKey | None = None

@@ -46,7 +46,7 @@ another, which would change its stacks."""
 
 
 class Surroundings(NamedTuple):
-    """What the machine does outside the program's processes: its traffic, and whether a GPU may work."""
+    """Activity of the machine outside the program's processes: its traffic, and whether a GPU may work."""
 
     traffic: Callable[[], int | None] = lambda: None
     has_busy_gpu: Callable[[], bool] = lambda: False

@@ -185,7 +185,7 @@ class VmsQueued(JobEventBase):
 class VmsOutOfReach(JobEventBase):
     """Google cannot reach the zone of the job's VMs, or refuses calls about them. Each cause is recorded once an hour.
 
-    The cause is the problem without its numbers, so that all replicas of a job share it. At most `CAUSES_MAX` causes
+    The cause is the problem without its numbers, so that all replicas of a role share it. At most `CAUSES_MAX` causes
     are told apart.
     """
 

@@ -133,9 +133,9 @@ class Job:
     tuning: Tuning | None = None
     """Set for a tuning job, which has no replicas of its own."""
     trial_of: TrialOf | None = None
+    """Set for a trial of a tuning job."""
     cost_check_at: datetime | None = None
     """When the cost of a job with a cap is computed next; None: it has not been computed."""
-    """Set for a trial of a tuning job."""
     channel_key: str = field(default="", repr=False, compare=False)
     """Secret of the agents' peer channel, 32 bytes in hexadecimal digits; empty: the job has none. The commit of the
     submission draws it, so it is in no event and no decision, and a replay cannot know it. Only the VM configuration

@@ -281,8 +281,8 @@ class Plan:
     checkpoint_signal: str = "SIGTERM"
     """Signal that asks the program to save a checkpoint before its VM is shut down."""
     save_on_notice: str = "replica"
-    """Who saves when the end of a VM is announced: all members of a synchronous job (`gang`), its own `replica`, or
-    nobody (`off`)."""
+    """Which programs save when the end of a VM is announced: those of all members of a synchronous job (`gang`), that
+    of the VM (`replica`), or none (`off`)."""
     preflight: str = "on"
     """Whether VMs that fail the preflight are replaced (`on`), only named (`report`), or not examined (`off`)."""
     stall_timeout_s: int | None = None

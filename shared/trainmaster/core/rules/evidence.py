@@ -3,7 +3,7 @@
     rank 0   the machine: its VM was unfit, lost, shut down or rebooted, or its agent silent; or all saved, as a VM goes
     rank 1   its own failure: a traceback, out of memory, or a signal other than SIGABRT
     rank 2   any other failure: no traceback, an abort, a stall
-    rank 3   a reported loss of a peer, which speaks for the member's innocence
+    rank 3   a reported loss of a peer: the cause is probably elsewhere
 
 The smallest (rank, time) decides. Members that a directive ended have no end.
 """

@@ -82,7 +82,7 @@ def judge_growth(state: State, event: MembersJoin, now: datetime) -> Decision:
     if (event.attempt, event.round) != (job.attempt, round_.number) or round_.is_held or round_.saving or not joining:
         return not_yet("The round has ended, its members save, or none can join.")
     who = messages.member_names(joining)
-    text = f"{who} can join: all members of round {event.round} save, and round {event.round + 1} begins with it."
+    text = f"{who} can join round {event.round + 1}: all members of round {event.round} save and stop."
     saving = Saving(job.plan.primary, now, now + SAVE_AGAIN_MIN, (job.plan.primary,), grows=True)
     return Decision(Rule.ROUND, Reason.MEMBERS_JOIN, text, SaveRound(event.round, saving))
 

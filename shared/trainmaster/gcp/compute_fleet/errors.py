@@ -47,7 +47,7 @@ _KINDS: Final = {
 }
 _NAME_EXISTS: Final = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 _CONSEQUENCES: Final = frozenset({"VM_MIN_COUNT_NOT_REACHED"})
-"""Codes that only say that a bulk insert gave up. Its cause is another error of the insert, or an error in the
+"""Codes that only mean that a bulk insert gave up. Its cause is another error of the insert, or an error in the
 operations of its VMs."""
 _NOT_IN_ZONE: Final = re.compile(r"/(machineTypes|acceleratorTypes)/|does not exist in zone")
 """The zone does not offer a machine type or an accelerator type. Another zone may."""
