@@ -11,7 +11,9 @@ from trainmaster.errors import PermanentError
 
 MESSAGE_BYTES_MAX: Final = 1 << 18
 """Largest message, except submissions, which have their own limit. An agent's exit has less than 64 KiB, and an entry
-of Cloud Logging at most 256 KB. A parsed message takes up to fifty times its size."""
+of Cloud Logging at most 256 KB."""
+VALUES_MAX: Final = 12_000
+"""Most objects, lists and items of one message. A parsed one takes up to 1.2 kB, though its text may be `{}`."""
 PROBLEMS_MAX: Final = 5
 """Problems of a message that its error names."""
 
@@ -56,5 +58,10 @@ def has_field(data: bytes, field: str) -> bool:
 
 
 def _check_size(data: bytes) -> None:
+    """Raise PermanentError for a message that would take too much memory, before it is parsed."""
     if len(data) > MESSAGE_BYTES_MAX:
         raise PermanentError(f"the message has {len(data)} bytes, more than {MESSAGE_BYTES_MAX}")
+    outside_of_strings = data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2]
+    values = sum(part.count(mark) for part in outside_of_strings for mark in (b"[", b"{", b","))
+    if values > VALUES_MAX:
+        raise PermanentError(f"the message has {values} objects, lists and items, more than {VALUES_MAX}")

@@ -151,10 +151,18 @@ DECODERS: Final[list[Callable[[bytes], object]]] = [
 @pytest.mark.parametrize("start", [b"", b'{"protoPayload": ', b'{"metric": {"earlier": '])
 def test_deep_or_large_message_is_a_permanent_error(decode: Callable[[bytes], object], start: bytes) -> None:
     large = json.dumps({**MESSAGE, "cause": "process", "metric": {"value": 1, "earlier": [{}] * 100_000}}).encode()
-    for data in (start + b"[" * 2000, start + b'{"a":' * 2000, large):
+    many = [json.dumps({**MESSAGE, "cause": "process", "x": [item] * 12_001}).encode() for item in ({}, [], 1)]
+    for data in (start + b"[" * 2000, start + b'{"a":' * 2000, large, *many):
         with suppress(PermanentError):  # an upload may have any data, as long as it is small
             decode(data)
             assert data is not large
+            assert data not in many
+
+
+@pytest.mark.parametrize("text", ["[{," * 20_000, '"' * 20_000, "\\" * 20_000, '\\"[' * 20_000])
+def test_text_of_a_message_counts_as_one_value(text: str) -> None:
+    message = {**MESSAGE, "cause": "process", "exit_status": 1, "tail": text}
+    assert agent_messages.decode_replica_exit(json.dumps(message).encode()).tail == text[-4096:]
 
 
 def bounded(kind: Any, metadata: list[Any]) -> Iterator[bool]:
