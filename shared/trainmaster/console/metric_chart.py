@@ -21,6 +21,8 @@ STYLES: Final = 6
 """Number of line styles in the style sheet; they differ in colour and in dashes."""
 GAP_S: Final = 360.0
 """A line is interrupted where values are further apart, besides the length of a period: agents report within 300 s."""
+GROUPED: Final = (1e4, 1e12)
+"""Numbers of this size are shown as 26,554; others have four digits."""
 
 Values = Mapping[datetime, float]
 
@@ -42,7 +44,7 @@ class Scale(Enum):
             case Scale.RATE:
                 return bytes_words(value)
             case Scale.NUMBER:
-                return f"{value:.4g}"
+                return f"{value:,.0f}" if GROUPED[0] <= abs(value) < GROUPED[1] else f"{value:.4g}"
 
     def ends(self, values: Sequence[float]) -> tuple[float, float]:
         """Return the values at the lower and the upper end of the axis."""

@@ -26,7 +26,7 @@ from trainmaster.console.tuning_brush import read_brushes, selected_trials
 from trainmaster.console.tuning_order import read_order, sorted_trials
 from trainmaster.core.model.job import tuning_of
 from trainmaster.presentation.job_view import job_view
-from trainmaster.presentation.reasons import reasons_by_topic
+from trainmaster.presentation.reasons import reasons_by_topic, without_links
 
 POLL_JOB_S: Final = 5
 POLL_LIST_S: Final = 10
@@ -171,7 +171,7 @@ def installation() -> Response:
 
 @routes.get("/reasons")
 def reasons() -> Response:
-    return render_page("reasons.html", topics=reasons_by_topic())
+    return render_page("reasons.html", topics=reasons_by_topic(), without_links=without_links)
 
 
 @routes.get("/help")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,7 @@ _TEXT: Final = Path(__file__).with_suffix(".yaml")
 
 @dataclass(frozen=True, slots=True)
 class ReasonHelp:
-    """A reason in words. Backquotes enclose code."""
+    """A reason in words. Backquotes enclose code. Addresses of links are relative to PAGE."""
 
     rules: tuple[int, ...]
     """Ids of the rules whose decisions have this reason; 0 is the normal course of a job."""
@@ -44,6 +45,11 @@ def help_on(reason: Reason) -> ReasonHelp:
     return next(reasons[reason] for reasons in reasons_by_topic().values() if reason in reasons)
 
 
+def without_links(text: str) -> str:
+    """Return the text for readers of a terminal or the console: the page that a link leads to is in brackets."""
+    return re.sub(r"\[([^]]+)\]\(([^)]+)\)", r"\1 (docs/\2)", text)
+
+
 def advice(reason: Reason) -> str:
     """Return what to do, and where all reasons are explained: the line with which `trainmaster why` ends."""
-    return f"{help_on(reason).do or help_on(reason).means} More: {PAGE}#{reason}"
+    return without_links(f"{help_on(reason).do or help_on(reason).means} More: {PAGE}#{reason}")

@@ -47,6 +47,11 @@ def test_page_of_a_job_its_logs_and_the_list_fit_a_phone(browser: Browser) -> No
         look_at(page, "/jobs/digits_1/logs", "logs")
         assert width(page, "table.log td.text") > 0.8 * WIDTH
         look_at(page, "/jobs", "jobs")
+        page.goto("/jobs/digits_1")
+        decisions = page.locator("table.decisions")
+        assert decisions.evaluate("table => table.scrollWidth <= table.clientWidth")
+        assert width(page, "table.decisions tbody td:nth-child(3)") > 0.8 * WIDTH
+        page.goto("/jobs")
         machines = page.locator("table.jobs td[data-name=Machines]").first
         assert machines.bounding_box() is not None
         assert page.locator("table.jobs").evaluate("table => table.scrollWidth") <= WIDTH

@@ -215,6 +215,7 @@ def test_links_of_decisions_lead_to_their_reasons(site: Site) -> None:
     assert "install_failed" in linked
     assert all(f'<dt id="{reason}">' in reasons for reason in linked)
     assert "in `" not in reasons
+    assert "](" not in reasons
 
 
 def test_text_of_programs_is_never_markup(site: Site) -> None:

@@ -72,3 +72,8 @@ def test_advice_links_to_a_section_of_the_page() -> None:
     assert line.endswith("docs/reasons.md#out_of_memory")
     assert "\n### out_of_memory\n" in page()
     assert advice(Reason.CANCELLED_BY_USER).startswith("Someone cancelled the job.")
+
+
+def test_advice_in_a_terminal_names_pages_instead_of_linking_to_them() -> None:
+    assert not [reason for reason in Reason if "](" in advice(reason)]
+    assert "What a program must do (docs/save-on-notice.md)." in advice(Reason.MEMBERS_SAVE)

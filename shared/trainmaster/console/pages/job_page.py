@@ -32,7 +32,7 @@ from trainmaster.jobspec import JOB_ID
 from trainmaster.presentation.durations import duration_words
 from trainmaster.presentation.job_view import timestamp
 from trainmaster.presentation.ml_units import Usage, usage
-from trainmaster.presentation.reasons import help_on
+from trainmaster.presentation.reasons import help_on, without_links
 
 DECISIONS_MAX: Final = 400
 """Decisions on the page. A note has the number of older ones."""
@@ -55,7 +55,7 @@ class Failure:
     @property
     def remedy(self) -> str:
         """What the user does about it; empty if nothing is known."""
-        return help_on(self.entry.decision.reason).do if self.entry else ""
+        return without_links(help_on(self.entry.decision.reason).do) if self.entry else ""
 
 
 @dataclass(frozen=True, slots=True)
