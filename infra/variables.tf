@@ -36,9 +36,14 @@ variable "stage" {
 }
 
 variable "limits" {
-  description = "Limits for all jobs together, such as { vcpus = 450, nvidia-tesla-t4 = 8, disk_gib = 20000 }. Further jobs are queued. run_hours bounds the run time of each job. Empty: no limits."
+  description = "Limits for all jobs together, such as { vcpus = 450, nvidia-tesla-t4 = 8, disk_gib = 20000 }. Further jobs are queued. run_hours bounds the run time of each job. \"team:NAME\" is the weight of the jobs with the label team=NAME in the queue, at least 1. Empty: no limits."
   type        = map(number)
   default     = {}
+
+  validation {
+    condition     = alltrue([for name, number in var.limits : number == floor(number) && number >= (startswith(name, "team:") ? 1 : 0)])
+    error_message = "Limits are whole numbers from 0, and weights of teams from 1."
+  }
 }
 
 variable "allowed_resources" {

@@ -83,6 +83,8 @@ def _parse_limits(text: str) -> dict[str, int]:
         name, _, count = item.partition("=")
         if not name or not count.isdecimal() or name in limits:
             raise ValueError(f"{item!r} is not RESOURCE=NUMBER, once each, such as vcpus=450")
+        if name.startswith("team:") and not int(count):
+            raise ValueError(f"{item!r} is not a weight of at least 1, such as team:vision=2")
         limits[name] = int(count)
     return limits
 

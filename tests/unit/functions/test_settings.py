@@ -26,7 +26,15 @@ def test_limits_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().limits == {"vcpus": 450, "nvidia-tesla-t4": 8}
 
 
-@pytest.mark.parametrize("text", ["vcpus", "vcpus=", "=4", "vcpus=-1", "vcpus=4.5", "vcpus=4,vcpus=5"])
+def test_weight_of_a_team_is_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_LIMITS", "vcpus=0,team:vision=2")
+    assert settings().limits == {"vcpus": 0, "team:vision": 2}
+    monkeypatch.setenv("TRAINMASTER_LIMITS", "team:vision=0")
+    with pytest.raises(ValidationError, match="'team:vision=0' is not a weight of at least 1"):
+        settings()
+
+
+@pytest.mark.parametrize("text", ["vcpus", "vcpus=", "=4", "vcpus=-1", "vcpus=4.5", "vcpus=4,vcpus=5", "team:a=-1"])
 def test_malformed_limit_is_rejected_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", text)
     with pytest.raises(ValidationError, match=r"limits(.|\n)*is not RESOURCE=NUMBER, once each, such as vcpus=450"):

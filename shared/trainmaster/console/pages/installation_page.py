@@ -10,7 +10,7 @@ from typing import Final
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import JobState
-from trainmaster.core.rules.admission_queue import Wait, queued_jobs, resource_needs
+from trainmaster.core.rules.admission_queue import Wait, is_weight, queued_jobs, resource_needs
 from trainmaster.ports import Orphan, Rejection
 
 STOCKOUT_WINDOW: Final = timedelta(days=1)
@@ -65,7 +65,7 @@ def read_installation_page(console: Console) -> InstallationPage:
         console.version,
         now,
         len(live.job_ids),
-        tuple(LimitRow(name, used[name], limit) for name, limit in console.limits.items()),
+        tuple(LimitRow(name, used[name], limit) for name, limit in console.limits.items() if not is_weight(name)),
         queue,
         live.unreadable,
         store.stockouts(now - STOCKOUT_WINDOW),

@@ -5,13 +5,19 @@ Engine's or Cloud TPU's name. `run_hours` limits the longest run time of each jo
 Only jobs that need a limited resource ever wait. Among those that need the same resource, the higher priority goes
 first, then the older job. No job overtakes another, so that small jobs do not starve a large one. Source: the service's
 `scheduling.priority`: larger first, among jobs that request the same accelerator.
+
+A limit `team:NAME` is the weight of the jobs with the label `team=NAME` instead. All other jobs are one team, of weight
+1. With weights, the next job is that of the team that uses the smallest share per weight, by the resource of which it
+uses the largest share; priority and age order the jobs within a team. A team that is alone may use everything.
+Source: dominant resource fairness (Ghodsi et al., 2011), without preemption.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from trainmaster.core.machines.machine_types import find_machine_type
@@ -24,9 +30,11 @@ TPUS: Final = "tpus"
 DISK_GIB: Final = "disk_gib"
 RUN_HOURS: Final = "run_hours"
 HOUR_S: Final = 3600
+TEAM: Final = "team"
+"""Label of jobs, and beginning of the names of weights."""
 
 Limits = Mapping[str, int]
-"""Resource, and how much of it all jobs together may use."""
+"""Resource, and how much of it all jobs together may use; or `team:NAME`, and the weight of its jobs, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +77,12 @@ def limit_problem(plan: Plan, limits: Limits) -> str | None:
 
 def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     """Return all jobs that may not start yet, in the order of the queue. `jobs` are all that have not ended."""
-    ordered = _in_order(jobs)
-    used: Counter[str] = Counter()
-    for job in ordered:
-        if job.state is not JobState.QUEUED:
-            used.update(_needs(job))
     waits: list[Wait] = []
-    for job in ordered:
-        if job.state is not JobState.QUEUED:
-            continue
+    for job, used, share in _turns(jobs, limits):
         needs = _needs(job)
         short = [name for name, limit in limits.items() if needs[name] and used[name] + needs[name] > limit]
         if short:
-            waits.append(Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits)))
-        if limit_problem(job.plan, limits) is None:
-            used.update(needs)  # reserved for a waiting job, too: later jobs must not overtake it
+            waits.append(Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits) + share))
     return tuple(waits)
 
 
@@ -92,9 +91,10 @@ def admissible_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Job, ...]:
 
     A tuning job is not among them: it starts with its first trial.
     """
-    queued = [job for job in _in_order(jobs) if job.state is JobState.QUEUED and job.tuning is None]
-    waiting = {wait.job_id for wait in queued_jobs(jobs, limits)}
-    return tuple(job for job in queued if job.job_id not in waiting)
+    live = tuple(jobs)
+    waiting = {wait.job_id for wait in queued_jobs(live, limits)}
+    turns = (job for job, _, _ in _turns(live, limits))
+    return tuple(job for job in turns if job.tuning is None and job.job_id not in waiting)
 
 
 def wait_of(job_id: str, jobs: Iterable[Job], limits: Limits) -> Wait | None:
@@ -108,14 +108,53 @@ def wait_of_job(job: Job, live_jobs: Callable[[], Iterable[Job]], limits: Limits
     return wait_of(job.job_id, live_jobs(), limits) if may_wait else None
 
 
+def is_weight(name: str) -> bool:
+    """Return whether this is the name of a team's weight, and not of a resource."""
+    return name.startswith(f"{TEAM}:")
+
+
 def vcpus(machine_type: str) -> int:
     """Return the vCPUs of the machine type; 0 for an empty name, as TPU slices have."""
     machine = find_machine_type(machine_type)
     return machine.vcpus if machine else 0
 
 
-def _in_order(jobs: Iterable[Job]) -> list[Job]:
-    return sorted(jobs, key=lambda job: (-job.plan.priority, job.created_at, job.job_id))
+def _turns(jobs: Iterable[Job], limits: Limits) -> Iterator[tuple[Job, Counter[str], str]]:
+    """Yield the queued jobs in the order of the queue, each with what is in use or reserved before its turn, and
+    with the share of its team in words if there are weights."""
+    used: Counter[str] = Counter()
+    by_team: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    queues: defaultdict[str, deque[Job]] = defaultdict(deque)
+    for job in sorted(jobs, key=_rank):
+        if job.state is JobState.QUEUED:
+            queues[_team_of(job, limits)].append(job)
+        else:
+            for counter in (used, by_team[_team_of(job, limits)]):
+                counter.update(_needs(job))
+
+    def share(team: str) -> float:
+        return max((by_team[team][name] / limit for name, limit in limits.items() if limit), default=0.0)
+
+    while queues:
+        team = min(queues, key=lambda team: (share(team) / limits.get(team, 1), _rank(queues[team][0])))
+        job = queues[team].popleft()
+        words = f"; the share of {team or 'all other jobs'} is {share(team):.0%}, its weight is {limits.get(team, 1)}"
+        yield job, used, words if any(map(is_weight, limits)) else ""
+        if limit_problem(job.plan, limits) is None:  # reserved for a waiting job, too: later jobs must not overtake it
+            for counter in (used, by_team[team]):
+                counter.update(_needs(job))
+        if not queues[team]:
+            del queues[team]
+
+
+def _rank(job: Job) -> tuple[int, datetime, str]:
+    return -job.plan.priority, job.created_at, job.job_id
+
+
+def _team_of(job: Job, limits: Limits) -> str:
+    """Return the name of the weight of the job's team; empty for a job of no team in `limits`."""
+    names = (f"{TEAM}:{label.value}" for label in job.labels if label.key == TEAM)
+    return next((name for name in names if name in limits), "")
 
 
 def _needs(job: Job) -> Counter[str]:

@@ -9,10 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.jobs import a_job, a_plan, at
-from trainmaster.core.model.job import Job, JobState
+from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
-from trainmaster.core.rules.admission_queue import limit_problem, queued_jobs, resource_needs, vcpus, wait_of
+from trainmaster.core.rules.admission_queue import (
+    admissible_jobs,
+    limit_problem,
+    queued_jobs,
+    resource_needs,
+    vcpus,
+    wait_of,
+)
 
 T4 = "nvidia-tesla-t4"
 
@@ -135,3 +142,47 @@ def test_admitted_jobs_fit_beside_running_ones(drawn: list[tuple[int, JobState, 
     queued = [job for job in jobs if job.state is JobState.QUEUED and resource_needs(job.plan)["gpus"]]
     if queued and running == 0:
         assert any(job.job_id not in waiting for job in queued), "the first job in the queue starts in an idle project"
+
+
+def of_team(team: str, job: Job) -> Job:
+    return replace(job, labels=(Label("team", team),))
+
+
+def test_team_with_the_smallest_share_per_weight_goes_first_whatever_the_priority() -> None:
+    limits = {"gpus": 12, "team:vision": 2, "team:speech": 1}
+    flood = [of_team("vision", a_gpu_job(f"v{n:02}", 1, priority=1000, created=n)) for n in range(12)]
+    late = [of_team("speech", a_gpu_job(f"s{n}", 1, created=100 + n)) for n in range(8)]
+    admitted = [job.job_id for job in admissible_jobs([*flood, *late], limits)]
+    assert sorted(admitted) == [*(f"s{n}" for n in range(4)), *(f"v{n:02}" for n in range(8))]
+    wait = wait_of("s4", [*flood, *late], limits)
+    assert wait is not None
+    assert wait.reason == (
+        "it needs 1 gpus, and 13 of 12 are in use or reserved for jobs before it; the share of team:speech is 33%, its "
+        "weight is 1"
+    )
+
+
+def test_team_that_is_alone_borrows_everything_and_waits_when_another_one_comes() -> None:
+    limits = {"gpus": 8, "team:vision": 1}
+    running = [of_team("vision", a_gpu_job(f"r{n}", 2, JobState.RUNNING)) for n in range(3)]
+    waiting = [of_team("vision", a_gpu_job("v", 2)), of_team("unknown", a_gpu_job("u", 2, created=9))]
+    assert [job.job_id for job in admissible_jobs([*running, waiting[0]], limits)] == ["v"]
+    assert [job.job_id for job in admissible_jobs([*running, *waiting], limits)] == ["u"]
+
+
+def test_share_is_that_of_the_resource_of_which_a_team_uses_most() -> None:
+    limits = {"gpus": 100, "vcpus": 64, "team:vision": 1, "team:speech": 1}
+    running = [of_team("vision", a_gpu_job("g", 8, JobState.RUNNING)), of_team("speech", a_gpu_job("c", 0))]
+    queued = [of_team("vision", a_gpu_job("v", 1)), of_team("speech", a_gpu_job("s", 0, created=9))]
+    running[1] = replace(running[1], state=JobState.RUNNING)
+    busier = of_team("speech", a_gpu_job("c2", 0, JobState.RUNNING))
+    order = [job.job_id for job in admissible_jobs([*running, busier, *queued], limits)]
+    assert order == ["v", "s"], "speech has 16 of 64 vcpus, vision 8 of 64 and 8 of 100 GPUs"
+
+
+def test_large_job_of_a_team_is_not_starved_by_small_ones_of_others() -> None:
+    limits = {"gpus": 8, "team:vision": 1, "team:speech": 1}
+    large = of_team("vision", a_gpu_job("large", 8))
+    running = [of_team("speech", a_gpu_job("r", 1, JobState.RUNNING))]
+    small = [of_team("speech", a_gpu_job(f"s{n}", 1, created=n + 1)) for n in range(9)]
+    assert admissible_jobs([large, *running, *small], limits) == ()
