@@ -69,5 +69,6 @@ JOB_COMMANDS: Final = {
     "advise": LazyCommand(
         "Advise on checkpoint interval, Spot VMs and restart policy, from the job's own losses and restarts."
     ),
+    "cost": LazyCommand("Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."),
 }
 """Of `trainmaster jobs`, besides those in `cli.jobs`."""

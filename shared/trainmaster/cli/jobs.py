@@ -34,6 +34,18 @@ if TYPE_CHECKING:
     from trainmaster.cli.recorded_goodput import RecordedGoodput
 
 
+ByState = Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")]
+ByUser = Annotated[
+    str | None, typer.Option(help="Only jobs that this user submitted, verified or not.", metavar="EMAIL")
+]
+Mine = Annotated[
+    bool, typer.Option("--mine", help="Only your jobs: those of gcloud's account, or else of your name here.")
+]
+ByLabel = Annotated[
+    list[str] | None, typer.Option(help="Only jobs with this label; may be repeated.", metavar="KEY=VALUE")
+]
+
+
 class JobCommands(LazyGroup):
     lazy = JOB_COMMANDS
 
@@ -45,27 +57,15 @@ app = typer.Typer(cls=JobCommands, help="List, describe, wait for, cancel and ex
 def list_jobs(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Largest number of jobs to list.")] = 20,
     after: Annotated[str | None, typer.Option(help="List the jobs older than this one.", metavar="JOB")] = None,
-    state: Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
-    user: Annotated[
-        str | None, typer.Option(help="Only jobs that this user submitted, verified or not.", metavar="EMAIL")
-    ] = None,
-    mine: Annotated[
-        bool, typer.Option("--mine", help="Only your jobs: those of gcloud's account, or else of your name here.")
-    ] = False,
-    label: Annotated[
-        list[str] | None, typer.Option(help="Only jobs with this label; may be repeated.", metavar="KEY=VALUE")
-    ] = None,
+    state: ByState = None,
+    user: ByUser = None,
+    mine: Mine = False,
+    label: ByLabel = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """List jobs, the newest first."""
-    if mine and user:
-        raise PermanentError("--mine and --user cannot be combined: --mine is --user with your own address")
-    labels = [text.partition("=") for text in label or ()]
-    if not all(key and equals for key, equals, _ in labels):
-        raise PermanentError(f"--label: {', '.join(label or ())} must be KEY=VALUE. Example: --label team=vision")
+    only = job_filter(state, user, mine, label)
     store = open_store()
-    by = user_name() if mine else user or ""
-    only = JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
     start = find_job(store, after).job if after else None
     jobs = store.recent_jobs(limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only)
     has_more, jobs = len(jobs) > limit, jobs[:limit]
@@ -182,6 +182,17 @@ def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     entries = store.ledger(job_id)
     columns = ["at", "event", "rule", "decision", "why"]
     print_result(form, map(entry_json, entries), columns, [entry_row(entry) for entry in entries])
+
+
+def job_filter(state: ByState, user: ByUser, mine: bool, label: ByLabel) -> JobFilter:
+    """Return the filter of a list's options. Raises PermanentError for options that say nothing."""
+    if mine and user:
+        raise PermanentError("--mine and --user cannot be combined: --mine is --user with your own address")
+    labels = [text.partition("=") for text in label or ()]
+    if not all(key and equals for key, equals, _ in labels):
+        raise PermanentError(f"--label: {', '.join(label or ())} must be KEY=VALUE. Example: --label team=vision")
+    by = user_name() if mine else user or ""
+    return JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
 
 
 def find_job(store: Store, job_id: str) -> State:

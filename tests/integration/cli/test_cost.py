@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.support.cost_jobs import a_job_with_three_losses, start
-from tests.support.jobs import a_spec
+from tests.support.jobs import CHIEF, a_spec
 from tests.support.serving import serving
+from tests.support.study import Study
 from tests.support.world import World
 from trainmaster.cli.main import app
 from trainmaster.cost.checkpoint_times import CheckpointTimes
@@ -56,7 +57,7 @@ def use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
             return world.now
 
-    for module in ("trainmaster.cli.jobs", "trainmaster.cli.advise"):
+    for module in ("trainmaster.cli.jobs", "trainmaster.cli.advise", "trainmaster.cli.cost"):
         monkeypatch.setattr(f"{module}.open_store", lambda: world.store)
         monkeypatch.setattr(f"{module}.datetime", WorldTime)
 
@@ -193,3 +194,45 @@ def test_advice_of_a_job_with_too_little_data_says_what_is_missing(
     missing = {advice["topic"]: advice["missing"] for advice in view["advice"]}
     assert "interruptions: 0 in 1.0 hours" in missing["checkpoint interval"]
     assert "the job had none" in missing["Spot VMs"]
+
+
+def test_costs_are_summed_by_user_and_by_label(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    use(world, monkeypatch)
+    for number, (user, team, hours) in enumerate((("anna", "vision", 1), ("boris", "vision", 2), ("anna", "", 4))):
+        world.job_id = f"job_{number}"
+        document = {**a_spec(), "labels": {"team": team} if team else {}}
+        world.submit(document, f"cli:{number}/{user}@example.com")
+        world.deliver()
+        world.report_all_ready()
+        world.wait(hours * 3600)
+        world.exit_program(CHIEF, 0)
+        world.deliver()
+    table = run("jobs", "cost").stdout.splitlines()
+    assert [line.split()[-1] for line in table[1:]] == ["2", "1"], "no prices are known"
+    run("prices", "update")
+    price_wiring.price_list.cache_clear()
+    users = json.loads(run("jobs", "cost", "--format", "json").stdout)
+    assert [(row["user"], row["jobs"]) for row in users] == [
+        ("anna@example.com (unverified)", 2),
+        ("boris@example.com (unverified)", 1),
+    ]
+    assert float(users[0]["cost"]) == pytest.approx(2.5 * float(users[1]["cost"]), rel=0.05)
+    teams = json.loads(run("jobs", "cost", "--by", "team", "--format", "json").stdout)
+    assert [(row["team"], row["jobs"], row["notKnown"]) for row in teams] == [("-", 1, 0), ("vision", 2, 0)]
+    assert float(teams[0]["cost"]) == pytest.approx(4 / 3 * float(teams[1]["cost"]), rel=0.05)
+    assert "raise `--limit`" in run("jobs", "cost", "--limit", "2").stderr
+    assert len(run("jobs", "cost", "--user", "boris@example.com").stdout.splitlines()) == 2
+
+
+def test_cost_of_a_tuning_job_is_that_of_its_trials(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Study()
+    use(study, monkeypatch)
+    run("prices", "update")
+    price_wiring.price_list.cache_clear()
+    study.start_tuning()
+    study.report_ready(1)
+    study.wait(3600)
+    (row,) = json.loads(run("jobs", "cost", "--format", "json").stdout)
+    assert row["jobs"] == 1
+    assert row["machineHours"] >= 1.0

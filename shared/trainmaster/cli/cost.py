@@ -1,0 +1,100 @@
+"""`trainmaster jobs cost`: what jobs cost together, by their owners or by a label."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Final
+
+import typer
+
+from trainmaster.cli.installation import open_store
+from trainmaster.cli.jobs import ByLabel, ByState, ByUser, Mine, job_filter
+from trainmaster.cli.options import OutputFormat
+from trainmaster.cli.output import Format, complain, print_result
+from trainmaster.core.model.job import Job
+from trainmaster.core.model.tuning import trial_id
+from trainmaster.core.reporting.history import read_history
+from trainmaster.core.reporting.submission_origin import owner
+from trainmaster.cost.job_cost import JobCost
+from trainmaster.cost.report import CostSources, cost_report
+from trainmaster.ports import Store
+from trainmaster.presentation.cost_view import money_words
+from trainmaster.presentation.job_view import timestamp
+
+USER: Final = "user"
+
+
+@dataclass
+class Sum:
+    """What the jobs of one owner, or with one value of a label, cost together."""
+
+    jobs: int = 0
+    paid_s: float = 0.0
+    amount: Decimal = Decimal(0)
+    currency: str = ""
+    not_known: int = 0
+    """Jobs whose cost is not known, or not of all of their trials: prices are missing, or the ledger has expired."""
+
+
+def cost(
+    by: Annotated[str, typer.Option(help="`user`, or the key of a label, such as `team`.", metavar="KEY")] = USER,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest jobs that are counted.")] = 100,
+    state: ByState = None,
+    user: ByUser = None,
+    mine: Mine = False,
+    label: ByLabel = None,
+    form: OutputFormat = Format.TABLE,
+) -> None:
+    """Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."""
+    store = open_store()
+    jobs = store.recent_jobs(limit + 1, None, job_filter(state, user, mine, label))
+    has_more, jobs = len(jobs) > limit, jobs[:limit]
+    sums: defaultdict[str, Sum] = defaultdict(Sum)
+    for job in jobs:
+        _add(job, store, sums[owner(job).words if by == USER else _value(job, by)])
+    rows = sorted(sums.items(), key=lambda item: (-item[1].amount, item[0]))
+    print_result(
+        form,
+        (
+            {
+                by: name,
+                "jobs": row.jobs,
+                "machineHours": row.paid_s / 3600,
+                "cost": str(row.amount),
+                "currency": row.currency,
+                "notKnown": row.not_known,
+            }
+            for name, row in rows
+        ),
+        [by, "jobs", "machine-hours", "cost", "not known"],
+        [
+            (name, f"{row.jobs}", f"{row.paid_s / 3600:.2f}", money_words(row.amount, row.currency), f"{row.not_known}")
+            for name, row in rows
+        ],
+    )
+    if has_more:
+        complain(f"Jobs created before {timestamp(jobs[-1].created_at)} are not counted: raise `--limit`.")
+
+
+def _value(job: Job, key: str) -> str:
+    return next((label.value for label in job.labels if label.key == key), "-")
+
+
+def _add(job: Job, store: Store, total: Sum) -> None:
+    from trainmaster.wiring.price_list import price_list
+
+    total.jobs += 1
+    is_known = True
+    for job_id in [trial_id(job.job_id, trial.number) for trial in job.tuning.trials] if job.tuning else [job.job_id]:
+        entries = store.ledger(job_id)
+        history = read_history(entries)
+        report = cost_report(history, entries, datetime.now(UTC), CostSources(price_list)) if history else None
+        total.paid_s += report.goodput.paid_s if report else 0.0
+        if report and isinstance(report.cost, JobCost):
+            total.amount, total.currency = total.amount + report.cost.total, report.cost.currency
+        else:
+            is_known = False
+    total.not_known += not is_known
