@@ -137,7 +137,7 @@ def test_why_of_a_running_job_says_once_an_hour_that_its_vms_are_out_of_reach(
     assert 3 <= len(texts) <= 4
     *_, last = next_steps(running.job, running.replicas, running.ledger)
     is_last = running.ledger[-1].decision.reason is Reason.OUT_OF_REACH
-    assert is_last == (last.startswith("Last seen at ") and words in last)
+    assert is_last == (last.startswith("This has to end, last seen at ") and words in last)
 
 
 def test_why_names_each_cause_of_an_hour(running: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_why_names_each_cause_of_an_hour(running: World, monkeypatch: pytest.Mon
             outage(patch, running.fleet)
             deliver_for_ten_minutes(running)
     *_, first, second = next_steps(running.job, running.replicas, running.ledger)
-    assert first.startswith("Last seen at ")
+    assert first.startswith("This has to end, last seen at ")
     assert REFUSED in first
     assert "Google cannot reach us-central1-a" in second
 

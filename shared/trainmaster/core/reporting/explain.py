@@ -204,7 +204,7 @@ def _causes_out_of_reach(entries: Sequence[LedgerEntry]) -> list[str]:
     latest = list(takewhile(lambda entry: entry.decision.reason is Reason.OUT_OF_REACH, reversed(entries)))
     in_time = [entry for entry in reversed(latest) if latest[0].at - entry.at < timedelta(hours=1)]
     causes = {entry.decision.text: entry.at for entry in in_time}
-    return [f"Last seen at {at:%H:%M} (recorded once an hour): {text}" for text, at in causes.items()]
+    return [f"This has to end, last seen at {at:%H:%M} (recorded once an hour): {text}" for text, at in causes.items()]
 
 
 def _awaited_members(state: State) -> str:
