@@ -160,7 +160,7 @@ def full_plan(planned: Callable[..., Plan], tmp_path_factory: pytest.TempPathFac
         budget=100,
         billing_account="012345-6789AB-CDEF01",
         clients=["group:ml@example.com", "user:a@example.com"],
-        limits={"vcpus": 450, "nvidia-tesla-t4": 8},
+        limits={"vcpus": 450, "nvidia-tesla-t4": 8, "team:vision": 2},
         allowed_resources=["secret=projects/p/secrets/key", "network=projects/1/global/networks/ml*"],
         worker_regions=WORKER_REGIONS,
         walled_accounts={"finance": FINANCE, "research": RESEARCH},

@@ -83,7 +83,7 @@ def test_plan_with_every_variable_set_uses_their_values(full_plan: Plan) -> None
     (budget,) = plan.of("google_billing_budget").values()
     assert budget["amount"][0]["specified_amount"][0]["units"] == "100"
     environment = plan.environments()["trainmaster-provision"]
-    assert environment["TRAINMASTER_LIMITS"] == "nvidia-tesla-t4=8,vcpus=450"
+    assert environment["TRAINMASTER_LIMITS"] == "nvidia-tesla-t4=8,team:vision=2,vcpus=450"
     entries = "network=projects/1/global/networks/ml*,secret=projects/p/secrets/key"
     assert environment["TRAINMASTER_ALLOWED_RESOURCES"] == entries
     members = {grant.get("member") for grant in plan.of("google_storage_bucket_iam_member").values()}
@@ -106,6 +106,7 @@ def test_wrong_variables_are_rejected_by_name(terraform: Terraform, archives: di
         "walled_accounts": json.dumps({"one": WALL, "two": WALL}),
         "ssh_users": '["ml@example.com"]',
         "api_access": "public",
+        "limits": '{"team:vision"=0}',
     }
     given = [f"-var={name}={value}" for name, value in wrong.items()]
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)
