@@ -24,8 +24,6 @@ CPU_S_MAX: Final = 10.0
 """CPU time of one input. On this machine's share of the functions' CPUs it is far below every timeout."""
 QUICK_S: Final = 0.01
 """An input that took less time is measured only with those after it: it cannot have exceeded the budget."""
-LARGE: Final = 20_000
-"""Bytes of an input whose making is not counted."""
 MEASURED_EVERY: Final = 100
 """At most so many quick inputs count for the next slow one."""
 
@@ -80,13 +78,14 @@ def fuzz(name: str, seed: int, seconds: float, inputs_max: int = sys.maxsize) ->
     used, end = Used(), time.monotonic() + seconds
     while time.monotonic() < end and report.inputs < inputs_max:
         number = seed * 1_000_000_000 + report.inputs
+        making = time.monotonic()
         data = hostile(Random(f"{name} {number}"), entrance.seeds)  # noqa: S311 - not for secrets
         report.inputs += 1
         if report.inputs % 2000 == 0 and name in STATEFUL:
             entrance = entrances()[name]  # accepted jobs would fill the memory
             used.since_last_call()
-        if len(data) > LARGE:
-            used.since_last_call()  # to make it took more than to read it
+        if time.monotonic() - making > QUICK_S:
+            used.since_last_call()  # to make it may take more than to read it
         started, outcome = time.monotonic(), "accepted"
         try:
             entrance.read(data)
