@@ -9,12 +9,14 @@ pytest-xdist; the shortest units then run first.
 from __future__ import annotations
 
 import gc
+import importlib
 import itertools
 import logging
 import os
 import signal
 from collections import Counter, defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from contextlib import suppress
 from functools import cache
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
@@ -49,15 +51,18 @@ ORDER: Final = (
     "infra",
     "integration/compute",
     "integration/api",
-    "integration/agent",
     "integration",
-    "sim",
-    "unit",
+    "explorer",
+    "fuzz",
 )
 """Folders and modules, the longest units first: they would otherwise run alone at the end."""
 
-BY_MODULE: Final = frozenset({"sim", "unit", "integration/agent"})
-"""Folders that are scheduled by module: their tests share no emulator."""
+BY_MODULE: Final = {"integration/agent": 0.8, "sim": 0.8, "unit": 1.0}
+"""Folders that are scheduled by module, after all others: their tests share no emulator.
+
+Tests of the agent wait, the others compute. So modules of all three run side by side: those of a folder are spread
+evenly over this share of the queue. At its end are only quick ones.
+"""
 
 TOGETHER: Final = {
     "integration/cli/test_whole_job.py": "e2e/jobs",
@@ -108,14 +113,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect without garbage collections. Later ones leave out what exists now, which lives until the end."""
     gc.disable()
     try:
+        _import_own_part(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _import_own_part(config: pytest.Config) -> None:
+    """In one of several processes, import a part of the modules before their collection.
+
+    Each process collects all tests. In a fresh checkout, they would all compile all modules, at the same time. So each
+    one compiles a part, and finds the others' bytecode. pytest itself reports a module that cannot be imported.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None:
+        return
+    folders = [config.invocation_params.dir / argument for argument in config.args]
+    modules = sorted(module for folder in folders for module in folder.rglob("test_*.py"))
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for module in modules[number * len(modules) // count : (number + 1) * len(modules) // count]:
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(module.relative_to(config.rootpath).with_suffix("").parts))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -128,7 +151,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if EMULATOR_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.emulator)
-    items.sort(key=lambda item: _rank(work_unit(item.nodeid)), reverse=not hasattr(config, "workerinput"))
+    units = _places(work_unit(item.nodeid) for item in items)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: units[work_unit(item.nodeid)])
+    else:
+        items.sort(key=lambda item: -units[work_unit(item.nodeid)][0])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -165,7 +192,7 @@ def work_unit(nodeid: str) -> str:
 def _unit_of_module(name: str) -> str:
     path, folder = PurePosixPath(name), _folder(name)
     module = "/".join(path.parts[1:])
-    alone = module if BY_MODULE.intersection((folder, path.parts[1])) else folder
+    alone = module if BY_MODULE.keys() & {folder, path.parts[1]} else folder
     return TOGETHER.get(module) or TOGETHER.get(folder, alone)
 
 
@@ -174,8 +201,19 @@ def _folder(nodeid: str) -> str:
     return "/".join(PurePosixPath(nodeid.partition("::")[0]).parent.parts[1:3])
 
 
-def _rank(unit: str) -> int:
-    return next((rank for rank, name in enumerate(ORDER) if f"{unit}/".startswith(f"{name}/")), len(ORDER))
+def _places(units: Iterable[str]) -> dict[str, tuple[int, float]]:
+    """Return the place of each unit in the queue: the rank of its folder, and its place in a folder of `BY_MODULE`."""
+    places = {}
+    modules: defaultdict[str, list[str]] = defaultdict(list)
+    for unit in dict.fromkeys(units):
+        ranks = (rank for rank, name in enumerate(ORDER) if f"{unit}/".startswith(f"{name}/"))
+        folder = next((folder for folder in BY_MODULE if unit.startswith(f"{folder}/")), "")
+        places[unit] = (len(ORDER) if folder else next(ranks, len(ORDER)), 0.0)
+        modules[folder].append(unit)
+    for folder, share in BY_MODULE.items():
+        for number, unit in enumerate(modules[folder]):
+            places[unit] = (len(ORDER), share * number / len(modules[folder]))
+    return places
 
 
 def _skip_reason(report: pytest.TestReport) -> str:

@@ -155,12 +155,12 @@ class Problems:
 
     def has_any_at(self, *paths: FieldPath) -> bool:
         """Whether the value at any path is unknown: it, something around it or in it has a problem."""
-        for path in paths:
-            spelled = self.spelled_path(path)
-            is_inside_affected = any(name.startswith((f"{spelled}.", f"{spelled}[")) for name in self._by_field)
-            if is_inside_affected or self._is_covered(path):
-                return True
-        return False
+        return bool(self._by_field or self._misspelled) and any(map(self._is_affected, paths))
+
+    def _is_affected(self, path: FieldPath) -> bool:
+        spelled = self.spelled_path(path)
+        is_inside_affected = any(name.startswith((f"{spelled}.", f"{spelled}[")) for name in self._by_field)
+        return is_inside_affected or self._is_covered(path)
 
     def _is_covered(self, path: FieldPath) -> bool:
         around = {self.spelled_path(path[:depth]) for depth in range(1, len(path) + 1)}

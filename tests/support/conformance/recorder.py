@@ -46,6 +46,8 @@ def check_recorded() -> list[str]:
     with _lock:
         exchanges = list(_exchanges)
         _exchanges.clear()
+    if not exchanges:
+        return []
     started = time.thread_time()
     faults: set[str] = set()
     for exchange in exchanges:

@@ -199,7 +199,7 @@ def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(mo
     fleet.capacity = dict.fromkeys(world.job.plan.zones, 0)
     for member in MEMBERS:
         world.fleet.vanish(vm_name(world.job_id, member))
-    for _ in range(400):
+    for _ in range(200):
         next_minute(world)
     assert not world.has_ended
     assert 0 < len(checks) <= 12
