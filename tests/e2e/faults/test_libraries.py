@@ -62,6 +62,8 @@ class Library:
     faults: tuple[str, ...] = ("kill chief", "kill worker", "lost VM", "preemption", "reboot", "hang")
     folder: str = "/gcs"
     """How the job writes the path of the mount."""
+    rank: str = "trainer."
+    """What the command line of a process that trains contains."""
     per_epoch: bool = False
     """Whether `step` finds epochs of `SAVE_EVERY` steps."""
 
@@ -97,7 +99,13 @@ LIBRARIES: Final = {
         per_epoch=True,
     ),
     "ray": Library(
-        TORCH, ("trainer.ray_train",), ("ray[train]==2.*",), workers=0, env=(("RAY_DEDUP_LOGS", "0"),), faults=ALONE
+        TORCH,
+        ("trainer.ray_train",),
+        ("ray[train]==2.*",),
+        workers=0,
+        env=(("RAY_DEDUP_LOGS", "0"),),
+        faults=("kill chief", "lost VM", "hang"),
+        rank="ray::RayTrainWorker",
     ),
     "wandb": Library(
         "scikit-learn-1.9",
@@ -243,7 +251,7 @@ class Training:
         """Signal the process that trains: the last descendant of what the agent started."""
         pid = self.lab.faults.processes(vm_name(self.job_id, replica_id))["program"]
         family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-        os.kill(next(p.pid for p in reversed(family) if "trainer." in " ".join(p.cmdline())), signum)
+        os.kill(next(p.pid for p in reversed(family) if self.library.rank in " ".join(p.cmdline())), signum)
 
     def reboot(self, replica_id: ReplicaId) -> None:
         vm, state = self.lab.vm(self.job_id, replica_id), self.lab.stack.state

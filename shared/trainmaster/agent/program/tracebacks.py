@@ -17,6 +17,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
 # Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's indentation.
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
+_BEHIND_BAR = re.compile(r"\S\r?(\[rank\d+\]: )?$")  # tqdm keeps its line open, and the traceback follows in that line
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 # Stacks of Python's faulthandler follow the error of a program that aborts itself.
@@ -27,7 +28,7 @@ _STACKS = re.compile(
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
     rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\[?\d\d\d\d-\d\d-\d\d[ T]"  # log lines
-    r"|Exception ignored |\s*\+-|\[end of output\]|-{60}"  # of Python, an exception group's members, pip, mpirun
+    r"|Exception ignored |\s*\+-|\[end of output\]|-{60}|\r"  # Python, exception groups, pip, mpirun, tqdm
 )
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
 _LIBRARIES = re.compile(r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)")
@@ -47,7 +48,7 @@ _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\
 # The process that it started was ended by a signal. Launchers themselves end the others with SIGTERM.
 _CHILD_SIGNAL = re.compile(r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*")
 # What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught exception.
-_ABORT = re.compile(r"F\d{4} .*?\] (.+)|  what\(\):\s+(.+)")
+_ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:.*?\] (.+)|^  what\(\):\s+(.+)")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
@@ -122,7 +123,10 @@ def _prefix_of(line: str) -> str | None:
     prefix = line.rstrip()[: -len(_TRACEBACK)]
     if prefix.endswith(_GROUP):
         return prefix[: -len(_GROUP)] + "| "
-    return prefix if len(prefix) <= PREFIX_CHARS_MAX and _PREFIX.fullmatch(prefix) else None
+    if len(prefix) <= PREFIX_CHARS_MAX and _PREFIX.fullmatch(prefix):
+        return prefix
+    bar = _BEHIND_BAR.search(prefix)
+    return (bar[1] or "") if bar else None
 
 
 def _read_traceback(lines: list[str], start: int, prefix: str, package: str) -> dict[str, Any] | None:
@@ -172,7 +176,7 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
         missing = _NO_MODULE.match(lines[number])
         if missing and ("No module named" in lines[number] or missing.group(1)):
             return {"type": missing.group(1) or "ModuleNotFoundError", "message": missing.group(2), "frame": ""}
-    aborts = [abort[1] or abort[2] for abort in map(_ABORT.match, lines[-TRAILING_LINES_MAX:]) if abort]
+    aborts = [abort[1] or abort[2] for abort in map(_ABORT.search, lines[-TRAILING_LINES_MAX:]) if abort]
     return {"type": "Aborted", "message": aborts[-1][:MESSAGE_CHARS], "frame": ""} if aborts else None
 
 
