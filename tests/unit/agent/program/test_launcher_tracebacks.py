@@ -122,6 +122,25 @@ def test_abort_of_a_launched_process_without_words_is_named() -> None:
     assert error["message"] == "Signal 6 (SIGABRT) received by PID 7"
 
 
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("-9", "a process was ended by SIGKILL"),
+        ("-11", "a process was ended by SIGSEGV"),
+        ("-15", "bad batch"),
+        ("1", "bad batch"),
+    ],
+)
+def test_signal_that_ended_a_process_of_deepspeed_is_the_error(code: str, expected: str) -> None:
+    log = "[2026-11-26 21:37:21,421] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4728\n"
+    log += (
+        f"[2026-11-26 21:37:21,422] [ERROR] [launch.py:259:sigkill_handler] ['a.py'] exits with return code = {code}\n"
+    )
+    error = parse_traceback(WORKER + log)
+    assert error is not None
+    assert error["message"] == expected
+
+
 @pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
 def test_error_before_that_of_the_launcher_counts(launcher: str) -> None:
     error = parse_traceback("step 1\n" + WORKER + LAUNCHER_ERRORS[launcher])
