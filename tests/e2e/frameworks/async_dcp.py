@@ -1,4 +1,4 @@
-"""PyTorch's recipe "Asynchronous Saving with Distributed Checkpoint (DCP)", and a data loader with persistent workers."""
+"""PyTorch's recipe "Asynchronous Saving with Distributed Checkpoint (DCP)", with persistent workers of its data loader."""
 
 import sys
 from pathlib import Path
@@ -31,7 +31,7 @@ if folders:
     set_state_dict(model, optimizer, model_state_dict=stored["model"], optim_state_dict=stored["optimizer"])
 rows = torch.utils.data.DataLoader(Rows(), num_workers=1, prefetch_factor=1, persistent_workers=True)
 saving = None
-for step, batch in zip(range(stored["step"] + 1, STEPS + 1), rows):
+for step, batch in zip(range(stored["step"] + 1, STEPS + 1), rows, strict=False):
     loss = model(batch).pow(2).mean()
     optimizer.zero_grad()
     loss.backward()
