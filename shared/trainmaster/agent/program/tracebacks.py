@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 MESSAGE_CHARS = 1024
-PREFIX_CHARS_MAX = 80  # longest prefix that a launcher puts before each line
 CAUSES_MAX = 10
 TRAILING_LINES_MAX = 200  # if more output follows a traceback, the program did not end with that error
 
@@ -107,19 +106,12 @@ def _is_launchers(error: dict[str, Any]) -> bool:
 def _read_causes(lines: list[str], start: int) -> list[str]:
     """Return the types of the exceptions that lead to the traceback whose first line is `start`, the latest first."""
     types: list[str] = []
-    while any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]):
-        for earlier in range(start - 1, -1, -1):
-            prefix = _prefix_of(lines[earlier])
-            if prefix is not None:
-                error = _read_traceback(lines[:start], earlier + 1, prefix, "")
-                types.extend([error["type"]] if error else [])
-                start = earlier
-                break
-        else:
-            break
-        if len(types) == CAUSES_MAX:
-            break
-    return types
+    starts = [number for number in range(start) if _prefix_of(lines[number]) is not None]
+    while starts and any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]):
+        end, start = start, starts.pop()
+        error = _read_traceback(lines[:end], start + 1, _prefix_of(lines[start]) or "", "")
+        types.extend([error["type"]] if error else [])
+    return types[:CAUSES_MAX]
 
 
 def _prefix_of(line: str) -> str | None:
@@ -129,7 +121,7 @@ def _prefix_of(line: str) -> str | None:
     prefix = line.rstrip()[: -len(_TRACEBACK)]
     if prefix.endswith(_GROUP):
         return prefix[: -len(_GROUP)] + "| "
-    if len(prefix) <= PREFIX_CHARS_MAX and _PREFIX.fullmatch(prefix):
+    if _PREFIX.fullmatch(prefix):
         return prefix
     bar = _BEHIND_BAR.search(prefix)
     return (bar[1] or "") if bar else None
@@ -187,10 +179,6 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
 
 
 def format_frame(file: re.Match[str]) -> str:
+    """Return `file:line in function`. Of the path, the last two components are the same on every VM."""
     path, line, function = file.groups()
-    return f"{_short_path(path)}:{line}" + (f" in {function}" if function else "")
-
-
-def _short_path(path: str) -> str:
-    """Return the last two components, which are the same on every VM and after every reinstallation."""
-    return "/".join(path.split("/")[-2:])
+    return "/".join(path.split("/")[-2:]) + f":{line}" + (f" in {function}" if function else "")
