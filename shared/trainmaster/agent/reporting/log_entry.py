@@ -43,8 +43,8 @@ def visible_text(line: str) -> str:
 
 
 def entry_of(text: str, stream: Stream) -> dict[str, Any]:
-    """Return `jsonPayload` and `severity` of the entry. Text with a carriage return is progress, and not an error, unless
-    a traceback begins behind it."""
+    """Return `jsonPayload` and `severity` of the entry. Text with a carriage return is progress, and no error, unless a
+    traceback begins behind it."""
     line = visible_text(text)
     is_progress = "\r" in text and not text.endswith("Traceback (most recent call last):")
     default = "INFO" if is_progress else SEVERITY_OF_STREAM[stream]
