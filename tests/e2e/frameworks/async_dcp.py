@@ -21,6 +21,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 dist.init_process_group("gloo")
+savers = dist.new_group()  # on CPUs, both sides of an asynchronous save use gloo
 model = DistributedDataParallel(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 weights, state = get_state_dict(model, optimizer)
@@ -42,7 +43,7 @@ for step, batch in zip(range(stored["step"] + 1, STEPS + 1), rows, strict=False)
             saving.result()
         weights, state = get_state_dict(model, optimizer)
         state = {"model": weights, "optimizer": state, "step": step}
-        saving = dcp.async_save(state, checkpoint_id=f"{sys.argv[1]}/step_{step:04}")
+        saving = dcp.async_save(state, checkpoint_id=f"{sys.argv[1]}/step_{step:04}", process_group=savers)
 if saving is not None:
     saving.result()
 dist.destroy_process_group()
