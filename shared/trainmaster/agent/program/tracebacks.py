@@ -51,7 +51,7 @@ _CHILD_SIGNAL = re.compile(r"(?:Signal \d+ \(|terminated with signal |died with 
 _RETURN_CODE = re.compile(r"exits with return code = -(4|7|8|9|11)$")
 LAUNCHED = "ChildFailedError"
 # What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught exception.
-_ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:.*?\] (.+)|^  what\(\):\s+(.+)")
+_ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
