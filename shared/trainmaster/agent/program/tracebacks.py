@@ -47,8 +47,8 @@ _LAUNCHED = re.compile(
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
 # The process that it started was ended by a signal. Launchers themselves end the others with SIGTERM.
 _CHILD_SIGNAL = re.compile(r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*")
-# DeepSpeed's launcher, on stdout. Ended by SIGABRT, the process has printed why; SIGTERM and SIGINT as above.
-_RETURN_CODE = re.compile(r"exits with return code = -(4|7|8|9|11)$")
+# DeepSpeed's launcher, on stdout, and Ray. Ended by SIGABRT, a process has printed why; SIGTERM and SIGINT as above.
+_DIED = re.compile(r"exits with return code = -(4|7|8|9|11)$|^The actor is dead because its worker process has died")
 LAUNCHED = "ChildFailedError"
 # What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught exception.
 _ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
@@ -66,8 +66,9 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     top-level package of the program: it is installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
-    for code in filter(None, map(_RETURN_CODE.search, lines[-5:])):
-        return {"type": LAUNCHED, "message": f"a process was ended by {Signals(int(code[1])).name}", "frame": ""}
+    for died in filter(None, map(_DIED.search, lines[-TRAILING_LINES_MAX:])):
+        message = f"a process was ended by {Signals(int(died[1])).name}" if died[1] else died[0]
+        return {"type": LAUNCHED, "message": message, "frame": ""}
     end = len(lines)
     latest: dict[str, Any] | None = None
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
