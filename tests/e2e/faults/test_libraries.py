@@ -86,7 +86,7 @@ LIBRARIES: Final = {
         faults=ALONE,
     ),
     "deepspeed": Library(
-        TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=("kill worker", "lost VM")
+        TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=("kill chief", "lost VM")
     ),
     "keras": Library(
         "scikit-learn-1.9",
@@ -104,7 +104,7 @@ LIBRARIES: Final = {
         ("ray[train]==2.*",),
         workers=0,
         env=(("RAY_DEDUP_LOGS", "0"),),
-        faults=("kill chief", "lost VM", "hang"),
+        faults=("kill chief", "lost VM"),  # without ray[default], Ray prints each second, also while its workers hang
         rank="ray::RayTrainWorker",
     ),
     "fabric": Library(TORCH, ("trainer.fabric_loop",), ("lightning==2.6.*",), faults=("kill chief", "lost VM")),
