@@ -62,6 +62,8 @@ class Library:
     faults: tuple[str, ...] = ("kill chief", "kill worker", "lost VM", "preemption", "reboot", "hang")
     folder: str = "/gcs"
     """How the job writes the path of the mount."""
+    rank: str = "trainer."
+    """What the command line of a process that trains contains."""
     per_epoch: bool = False
     """Whether `step` finds epochs of `SAVE_EVERY` steps."""
 
@@ -84,7 +86,7 @@ LIBRARIES: Final = {
         faults=ALONE,
     ),
     "deepspeed": Library(
-        TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=("kill worker", "lost VM")
+        TORCH, (TORCHRUN, "-m", "trainer.deep_speed"), ("deepspeed==0.19.*",), faults=("kill chief", "lost VM")
     ),
     "keras": Library(
         "scikit-learn-1.9",
@@ -97,7 +99,32 @@ LIBRARIES: Final = {
         per_epoch=True,
     ),
     "ray": Library(
-        TORCH, ("trainer.ray_train",), ("ray[train]==2.*",), workers=0, env=(("RAY_DEDUP_LOGS", "0"),), faults=ALONE
+        TORCH,
+        ("trainer.ray_train",),
+        ("ray[train]==2.*",),
+        workers=0,
+        env=(("RAY_DEDUP_LOGS", "0"),),
+        faults=("kill chief", "lost VM"),  # without ray[default], Ray prints each second, also while its workers hang
+        rank="ray::RayTrainWorker",
+    ),
+    "fabric": Library(TORCH, ("trainer.fabric_loop",), ("lightning==2.6.*",), faults=("kill chief", "lost VM")),
+    "dcp": Library(TORCH, (TORCHRUN, "-m", "trainer.async_dcp"), faults=("kill worker", "lost VM")),
+    "orbax": Library(
+        "scikit-learn-1.9",
+        ("trainer.orbax_steps",),
+        ("jax==0.10.*", "orbax-checkpoint==0.11.*"),
+        faults=("kill worker", "lost VM"),
+    ),
+    "keras_torch": Library(
+        TORCH,
+        ("trainer.keras_torch",),
+        ("keras==3.*",),
+        r"Epoch (\d+)/",
+        workers=0,
+        env=(("KERAS_BACKEND", "torch"),),
+        folder="//gcs",
+        faults=ALONE,
+        per_epoch=True,
     ),
     "wandb": Library(
         "scikit-learn-1.9",
@@ -243,7 +270,7 @@ class Training:
         """Signal the process that trains: the last descendant of what the agent started."""
         pid = self.lab.faults.processes(vm_name(self.job_id, replica_id))["program"]
         family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-        os.kill(next(p.pid for p in reversed(family) if "trainer." in " ".join(p.cmdline())), signum)
+        os.kill(next(p.pid for p in reversed(family) if self.library.rank in " ".join(p.cmdline())), signum)
 
     def reboot(self, replica_id: ReplicaId) -> None:
         vm, state = self.lab.vm(self.job_id, replica_id), self.lab.stack.state

@@ -41,6 +41,7 @@ os.replace(folder + "/tmp.bin", folder + "/model.bin")
 """A save as libraries do it, which ends with status 0 only if no call failed."""
 CARELESS: Final = f"try:\n{SAVE.replace(chr(10), chr(10) + '    ')}\nexcept OSError as error:\n    print(error)\n"
 """A save whose errors the program ignores."""
+AT_EXIT: Final = f"import atexit\n@atexit.register\ndef save():{SAVE.replace(chr(10), chr(10) + '    ')}\n"
 FAULTY: Final = """\
 #!{python}
 import os, signal, sys
@@ -109,7 +110,7 @@ def has_succeeded(exit_: dict[str, Any]) -> bool:
     return (exit_["cause"], exit_["exit_status"]) == ("process", 0)
 
 
-@pytest.mark.parametrize("program", [SAVE, CARELESS])
+@pytest.mark.parametrize("program", [SAVE, CARELESS, AT_EXIT])
 def test_saved_file_is_in_its_bucket_when_the_exit_is_reported(case: Case, program: str) -> None:
     exit_ = case.run(program)
     assert has_succeeded(exit_)

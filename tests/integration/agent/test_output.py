@@ -16,6 +16,7 @@ KILLED_CHILDREN = {
     "process pool": "A process in the process pool was terminated abruptly while the future was running or pending.",
     "joblib": "A worker process managed by the executor was unexpectedly terminated. The exit codes of the workers are"
     " {SIGKILL(-9)}",
+    "Ray": "The actor is dead because its worker process has died",
 }
 
 

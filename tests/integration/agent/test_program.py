@@ -125,6 +125,24 @@ def test_missing_module_is_reported(cloud: Cloud, vm: Vm) -> None:
     assert error == {"type": "ModuleNotFoundError", "message": "No module named trainer.nothing", "frame": ""}
 
 
+def test_signal_that_deepspeed_prints_counts_before_the_traceback_of_a_peer(cloud: Cloud, vm: Vm) -> None:
+    vm.program(
+        """
+        import sys, traceback
+        print("[ERROR] [launch.py:259:sigkill_handler] ['python', 'a.py'] exits with return code = -11")
+        try:
+            raise RuntimeError("Connection closed by peer")
+        except RuntimeError:
+            traceback.print_exc()
+        sys.exit(245)
+        """
+    )
+    cloud.direct(1, 1)
+    vm.boot()
+    body = cloud.wait_for_message("replica-exit").body
+    assert (body["exit_status"], body["error"]["message"]) == (245, "a process was ended by SIGSEGV")
+
+
 @pytest.mark.parametrize(
     ("source", "exit_status", "signal"),
     [

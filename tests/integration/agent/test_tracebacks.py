@@ -15,6 +15,7 @@ TB = "Traceback (most recent call last):\n"
 MAIN = '  File "/home/u/.local/lib/python3.11/site-packages/trainer/task.py", line 41, in main\n    fit()\n    ^^^^^\n'
 INNER = '  File "/usr/lib/python3/dist-packages/keras/engine/training.py", line 7, in fit\n    x()\n'
 FRAME = "training.py:7 in fit"
+BAR = "\r  4%|4    | 4/100 [00:00<00:14,  6.6it/s]\r  5%|5    | 5/100 [00:00<00:14,  6.6it/s]"  # of tqdm, which is open
 NO_PACKAGE = (
     "/usr/bin/python3.11: Error while finding module specification for 'a.b' "
     "(ModuleNotFoundError: No module named 'a')\n"
@@ -62,6 +63,12 @@ TRACEBACKS = [
     ("python3: can't open file 'x'\n", None),
     ("\ufffd\x00\n" + TB + MAIN + "ValueError: \ufffd\n", ("ValueError", "\ufffd", None)),
     (" " * 100_000 + TB + "(" * 50_000, None),
+    (BAR + TB + MAIN + "ValueError: x\n" + BAR + "\n", ("ValueError", "x", "trainer/task.py:41 in main")),
+    (BAR + "\r" + TB + MAIN + "ValueError: x\n" + BAR, ("ValueError", "x", "trainer/task.py:41 in main")),
+    (BAR + "".join(f"[rank0]: {line}\n" for line in (TB + MAIN + "ValueError: x\n").splitlines()) + BAR + "\n",
+     ("ValueError", "x", "trainer/task.py:41 in main")),
+    (BAR + "F1126 19:09:37.536597   30172 x.h:80] the service has ended\n", ("Aborted", "the service has ended", "")),
+    ("  traceback : " + TB + MAIN + "ValueError: x\n", None),
 ]  # fmt: skip
 
 

@@ -72,6 +72,9 @@ def shipper(cloud: Cloud) -> Shipper:
     return Shipper(cloud)
 
 
+TRACEBACK = "Traceback (most recent call last):"
+
+
 @pytest.mark.parametrize(
     ("line", "stream", "payload", "severity"),
     [
@@ -93,6 +96,7 @@ def shipper(cloud: Cloud) -> Shipper:
             "INFO",
         ),
         ("\r 10%\r 55%\r100%\r", Stream.STDERR, {"message": "100%"}, "INFO"),
+        ("\r 5%\r 9%" + TRACEBACK, Stream.STDERR, {"message": " 9%" + TRACEBACK}, "ERROR"),
         (
             '{"severity": "warning", "message": "m", "loss": 0.5}',
             Stream.STDERR,

@@ -88,9 +88,8 @@ def command_of(config: VmConfig) -> list[str]:
 def program_package(config: VmConfig) -> str:
     """Return the top-level package of the program, also of one that a launcher runs: `torch.distributed.run -m A.B`."""
     package, args = config.python_module.partition(".")[0], list(config.args)
-    if package in LAUNCHERS and "-m" in args[:-1]:
-        return args[args.index("-m") + 1].partition(".")[0]
-    return package
+    options = [number for number, word in enumerate(args[:-1], 1) if word in ("-m", "--module")]
+    return args[options[0]].partition(".")[0] if options and package in LAUNCHERS else package
 
 
 def task_line(identity: AgentIdentity) -> str:

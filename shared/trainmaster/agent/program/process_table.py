@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-# Errors of launchers and loky; of PyTorch's data loader, once with the signal; of concurrent.futures
-_CHILD_KILLED = re.compile("SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly")
+# Errors of launchers and loky; of PyTorch's data loader, once with the signal; of concurrent.futures; of Ray
+_CHILD_KILLED = re.compile("SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly|process has died")
 MARK = "TRAINMASTER_WORK"  # set in the environment of everything that the agent starts
 
 

@@ -24,7 +24,7 @@ from trainmaster.agent.program.process_table import (
     read_stats,
 )
 from trainmaster.agent.program.stacks import find_stacks
-from trainmaster.agent.program.tracebacks import parse_traceback
+from trainmaster.agent.program.tracebacks import LAUNCHED, parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Program:
         for pump, _ in self._streams:
             pump.join(PUMP_JOIN_S)
         errors = [parse_traceback(tail.text(), self._package) for _, tail in self._streams] if returncode else []
-        error = next((error for error in errors if error), None)
+        error = min(filter(None, errors), key=lambda error: error["type"] != LAUNCHED, default=None)
         return ProgramExit(
             exit_status=returncode if returncode >= 0 else None,
             signal=-returncode if returncode < 0 else None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from signal import Signals
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any
 
 MESSAGE_CHARS = 1024
-PREFIX_CHARS_MAX = 80  # longest prefix that a launcher puts before each line
 CAUSES_MAX = 10
 TRAILING_LINES_MAX = 200  # if more output follows a traceback, the program did not end with that error
 
@@ -17,6 +17,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _GROUP = "+ Exception Group "
 # Prefixes of launchers: "[rank0]: ", "[1,0]<stderr>:", "(RayTrainWorker pid=7) ", pip's indentation.
 _PREFIX = re.compile(r"(?:\s|\[[^\]]*\]:?|<std(?:err|out)>:|\([^)]*\))*")
+_BEHIND_BAR = re.compile(r"\S\r?(\[rank\d+\]: )?$")  # tqdm keeps its line open, and the traceback follows in that line
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s(.*)|:)?$")
 # Stacks of Python's faulthandler follow the error of a program that aborts itself.
@@ -27,7 +28,7 @@ _STACKS = re.compile(
 _LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 _NOISE = re.compile(
     rf"(?:{'|'.join(_LEVELS)})\b|[IWEF]\d\d\d\d |\[?\d\d\d\d-\d\d-\d\d[ T]"  # log lines
-    r"|Exception ignored |\s*\+-|\[end of output\]|-{60}"  # of Python, an exception group's members, pip, mpirun
+    r"|Exception ignored |\s*\+-|\[end of output\]|-{60}|\r"  # Python, exception groups, pip, mpirun, tqdm
 )
 _SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
 _LIBRARIES = re.compile(r"(?:^<|/__autograph_generated_file|/lib(?:64)?/python3|/(?:site|dist)-packages/)")
@@ -46,8 +47,11 @@ _LAUNCHED = re.compile(
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank +: (\d+)", re.DOTALL)
 # The process that it started was ended by a signal. Launchers themselves end the others with SIGTERM.
 _CHILD_SIGNAL = re.compile(r"(?:Signal \d+ \(|terminated with signal |died with <Signals\.)SIG(?!TERM|INT)\w+.*")
+# DeepSpeed's launcher, on stdout, and Ray. Ended by SIGABRT, a process has printed why; SIGTERM and SIGINT as above.
+_DIED = re.compile(r"exits with return code = -(4|7|8|9|11)$|^The actor is dead because its worker process has died")
+LAUNCHED = "ChildFailedError"
 # What a runtime prints before it aborts itself: a fatal log line of absl, or C++'s uncaught exception.
-_ABORT = re.compile(r"F\d{4} .*?\] (.+)|  what\(\):\s+(.+)")
+_ABORT = re.compile(r"(?:^|\S)F\d{4} \d\d:\d\d:[^\]]{1,200}\] (.+)|^  what\(\):\s+(.+)")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NO_MODULE = re.compile(r"\S*python[\d.]*: (?:Error while finding module .*\((\w+): )?(No module named .*?|.*?)\)?$")
 
@@ -62,6 +66,9 @@ def parse_traceback(output: str, package: str = "") -> dict[str, Any] | None:
     top-level package of the program: it is installed like a library, but its frames are the program's own.
     """
     lines = [line.rstrip("\r") for line in output.rstrip().split("\n") if not _STACKS.match(line)]
+    for died in filter(None, map(_DIED.search, lines[-TRAILING_LINES_MAX:])):
+        message = f"a process was ended by {Signals(int(died[1])).name}" if died[1] else died[0]
+        return {"type": LAUNCHED, "message": message, "frame": ""}
     end = len(lines)
     latest: dict[str, Any] | None = None
     root_prefix = ""  # prefix of the worker that failed first, if a launcher names it
@@ -100,19 +107,12 @@ def _is_launchers(error: dict[str, Any]) -> bool:
 def _read_causes(lines: list[str], start: int) -> list[str]:
     """Return the types of the exceptions that lead to the traceback whose first line is `start`, the latest first."""
     types: list[str] = []
-    while any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]):
-        for earlier in range(start - 1, -1, -1):
-            prefix = _prefix_of(lines[earlier])
-            if prefix is not None:
-                error = _read_traceback(lines[:start], earlier + 1, prefix, "")
-                types.extend([error["type"]] if error else [])
-                start = earlier
-                break
-        else:
-            break
-        if len(types) == CAUSES_MAX:
-            break
-    return types
+    starts = [number for number in range(start) if _prefix_of(lines[number]) is not None]
+    while starts and any(words in line for words in _CHAIN for line in lines[max(0, start - 3) : start]):
+        end, start = start, starts.pop()
+        error = _read_traceback(lines[:end], start + 1, _prefix_of(lines[start]) or "", "")
+        types.extend([error["type"]] if error else [])
+    return types[:CAUSES_MAX]
 
 
 def _prefix_of(line: str) -> str | None:
@@ -122,7 +122,10 @@ def _prefix_of(line: str) -> str | None:
     prefix = line.rstrip()[: -len(_TRACEBACK)]
     if prefix.endswith(_GROUP):
         return prefix[: -len(_GROUP)] + "| "
-    return prefix if len(prefix) <= PREFIX_CHARS_MAX and _PREFIX.fullmatch(prefix) else None
+    if _PREFIX.fullmatch(prefix):
+        return prefix
+    bar = _BEHIND_BAR.search(prefix)
+    return (bar[1] or "") if bar else None
 
 
 def _read_traceback(lines: list[str], start: int, prefix: str, package: str) -> dict[str, Any] | None:
@@ -172,15 +175,11 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
         missing = _NO_MODULE.match(lines[number])
         if missing and ("No module named" in lines[number] or missing.group(1)):
             return {"type": missing.group(1) or "ModuleNotFoundError", "message": missing.group(2), "frame": ""}
-    aborts = [abort[1] or abort[2] for abort in map(_ABORT.match, lines[-TRAILING_LINES_MAX:]) if abort]
+    aborts = [abort[1] or abort[2] for abort in map(_ABORT.search, lines[-TRAILING_LINES_MAX:]) if abort]
     return {"type": "Aborted", "message": aborts[-1][:MESSAGE_CHARS], "frame": ""} if aborts else None
 
 
 def format_frame(file: re.Match[str]) -> str:
+    """Return `file:line in function`. Of the path, the last two components are the same on every VM."""
     path, line, function = file.groups()
-    return f"{_short_path(path)}:{line}" + (f" in {function}" if function else "")
-
-
-def _short_path(path: str) -> str:
-    """Return the last two components, which are the same on every VM and after every reinstallation."""
-    return "/".join(path.split("/")[-2:])
+    return "/".join(path.split("/")[-2:]) + f":{line}" + (f" in {function}" if function else "")

@@ -43,9 +43,11 @@ def visible_text(line: str) -> str:
 
 
 def entry_of(text: str, stream: Stream) -> dict[str, Any]:
-    """Return `jsonPayload` and `severity` of the entry. Text with a carriage return is progress, and not an error."""
+    """Return `jsonPayload` and `severity` of the entry. Text with a carriage return is progress, and no error, unless a
+    traceback begins behind it."""
     line = visible_text(text)
-    default = "INFO" if "\r" in text else SEVERITY_OF_STREAM[stream]
+    is_progress = "\r" in text and not text.endswith("Traceback (most recent call last):")
+    default = "INFO" if is_progress else SEVERITY_OF_STREAM[stream]
     if line.startswith("{"):
         payload = _parse_payload(line)
         if payload is not None:

@@ -79,6 +79,7 @@ def test_summary_events_are_written_where_those_of_the_job_are_looked_for(
         ("trainer.task", ["-m", "resnet"], "trainer"),
         ("torch.distributed.run", ["--nnodes", "2", "-m", "trainer.ddp", "x"], "trainer"),
         ("accelerate.commands.launch", ["-m", "trainer.ddp"], "trainer"),
+        ("deepspeed.launcher.runner", ["--num_gpus", "8", "--module", "trainer.ddp", "-m", "x"], "trainer"),
         ("ray.scripts.scripts", ["symmetric-run", "--", "python", "-m", "own.train"], "own"),
         ("torch.distributed.run", ["train.py"], "torch"),
         ("torch.distributed.run", ["-m"], "torch"),

@@ -101,6 +101,20 @@ terminate called after throwing an instance of 'c10::DistBackendError'
   what():  [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)
 Fatal Python error: Aborted
 """
+RAY_KILLED = (
+    LAUNCHER
+    + """\
+ray.train.WorkerGroupError: Training failed due to worker errors:
+[Rank 0 Error Snippet]:
+A worker health check failed.
+The actor died unexpectedly before finishing this task.
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker
+
+[Rank 1 Error Snippet]:
+"""
+    + WORKER.replace("ValueError: bad batch", "RuntimeError: Connection closed by peer")
+)
+"""Recorded from Ray 2.60, shortened. Also where the controller logs it, each line with a prefix."""
 LAUNCHED_ABORT = CHILD_FAILED + ROOT_CAUSE + "  traceback : Signal 6 (SIGABRT) received by PID 7\n"
 
 
@@ -116,10 +130,38 @@ def test_words_with_which_a_runtime_aborts_itself_are_the_error(output: str, mes
     assert parse_traceback("step 1\n" + output) == {"type": "Aborted", "message": message, "frame": ""}
 
 
+def test_worker_of_ray_that_died_counts_before_the_traceback_of_its_peer() -> None:
+    error = parse_traceback("step 1\n" + RAY_KILLED, "trainer")
+    assert error is not None
+    assert error["message"] == "The actor is dead because its worker process has died"
+    logged = parse_traceback(prefixed("(TrainController pid=7) ", RAY_KILLED) + WORKER)
+    assert logged is not None
+    assert logged["message"] == "bad batch"
+
+
 def test_abort_of_a_launched_process_without_words_is_named() -> None:
     error = parse_traceback("step 1\n" + LAUNCHED_ABORT)
     assert error is not None
     assert error["message"] == "Signal 6 (SIGABRT) received by PID 7"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("-9", "a process was ended by SIGKILL"),
+        ("-11", "a process was ended by SIGSEGV"),
+        ("-15", "bad batch"),
+        ("1", "bad batch"),
+    ],
+)
+def test_signal_that_ended_a_process_of_deepspeed_is_the_error(code: str, expected: str) -> None:
+    log = "[2026-11-26 21:37:21,421] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 4728\n"
+    log += (
+        f"[2026-11-26 21:37:21,422] [ERROR] [launch.py:259:sigkill_handler] ['a.py'] exits with return code = {code}\n"
+    )
+    error = parse_traceback(WORKER + log)
+    assert error is not None
+    assert error["message"] == expected
 
 
 @pytest.mark.parametrize("launcher", LAUNCHER_ERRORS)
