@@ -47,41 +47,6 @@ from trainmaster.core.actions.trial_actions import (
     TrialAction,
 )
 
-__all__ = [
-    "AcceptJob",
-    "Action",
-    "BeginPreparing",
-    "BeginRound",
-    "BeginRunning",
-    "BeginTrial",
-    "Budget",
-    "CancelJob",
-    "CompleteTuning",
-    "ContinueProvisioning",
-    "DeleteJob",
-    "EndTrial",
-    "FailJob",
-    "Ignore",
-    "JobAction",
-    "MarkHostReady",
-    "MarkReady",
-    "MarkTrialRunning",
-    "NoteCost",
-    "RecordCompletion",
-    "RecordHostDone",
-    "RecordMeasurements",
-    "ReplaceVm",
-    "ReplicaAction",
-    "RerunJob",
-    "RestartReplica",
-    "SaveRound",
-    "SetLabels",
-    "StopRound",
-    "StopTrial",
-    "SucceedJob",
-    "TrialAction",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
