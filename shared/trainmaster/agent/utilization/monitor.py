@@ -13,7 +13,6 @@ import json
 import threading
 import time
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.google_http.http_call import HttpError
@@ -61,12 +60,8 @@ class Sources:
 
 def read_interval(metadata: MetadataServer) -> float | None:
     """Return the seconds between two reports; None if metrics are off. Raises HttpError or ValueError."""
-    try:
-        return float(metadata.get(KEY))
-    except HttpError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
+    text = metadata.find(KEY)
+    return None if text is None else float(text)
 
 
 class UtilizationMonitor:
