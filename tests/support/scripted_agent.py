@@ -136,7 +136,7 @@ class RecordingConsole(Console):
         super().__init__(-1)
         self.lines: list[str] = []
 
-    def log(self, text: str) -> None:
+    def log(self, text: str, stream: Stream = Stream.AGENT) -> None:
         self.lines.append(text)
 
 

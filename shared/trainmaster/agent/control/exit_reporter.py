@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.reporting.serial_console import Stream
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,7 +42,7 @@ class ExitReporter:
             self._console.log("Task completed successfully.")
         else:
             if command:
-                self._console.log_error(program_exit.describe_failure(command))
+                self._console.log(program_exit.describe_failure(command), Stream.STDERR)
             memory = ", out of memory" if program_exit.out_of_memory else ""
             self._console.log(f"Module ended with {program_exit.how}{memory}.")
         self.record_and_report(program_exit)

@@ -178,9 +178,5 @@ def _find_bare_error(lines: list[str]) -> dict[str, Any] | None:
 
 def format_frame(file: re.Match[str]) -> str:
     path, line, function = file.groups()
-    return f"{_short_path(path)}:{line}" + (f" in {function}" if function else "")
-
-
-def _short_path(path: str) -> str:
-    """Return the last two components, which are the same on every VM and after every reinstallation."""
-    return "/".join(path.split("/")[-2:])
+    short = "/".join(path.split("/")[-2:])  # the same on every VM and after every reinstallation
+    return f"{short}:{line}" + (f" in {function}" if function else "")

@@ -50,15 +50,10 @@ class Console:
         """Copy all lines from now on to `sink`."""
         self._sink = sink
 
-    def log(self, text: str) -> None:
-        """Write one line of the agent."""
+    def log(self, text: str, stream: Stream = Stream.AGENT) -> None:
+        """Write one line of the agent. With `Stream.STDERR`, the copy shows it as an error."""
         line = f"{text}\n".encode("utf-8", "backslashreplace")
-        self._put(Stream.AGENT, line, b"[trainmaster] " + line)
-
-    def log_error(self, text: str) -> None:
-        """Write one line of the agent that the copy shows as an error."""
-        line = f"{text}\n".encode("utf-8", "backslashreplace")
-        self._put(Stream.STDERR, line, b"[trainmaster] " + line)
+        self._put(stream, line, b"[trainmaster] " + line)
 
     def write(self, stream: Stream, lines: bytes) -> None:
         """Write whole lines of a program."""
