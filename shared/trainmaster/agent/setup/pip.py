@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainmaster.agent.model.results import SetupFailure
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.setup.setup_errors import SetupError, new_setup_error
 
@@ -59,6 +59,4 @@ def pip_error(subject: str, pip_exit: ProgramExit) -> SetupError:
     error = new_setup_error(
         "PackageError", message, transient=transient, exit_status=pip_exit.exit_status, tail=pip_exit.tail
     )
-    if pip_exit.error is None:
-        return error
-    return SetupError(SetupFailure(error.failure.cause, pip_exit.exit_status, pip_exit.error, pip_exit.tail))
+    return error if pip_exit.error is None else SetupError(replace(error.failure, error=pip_exit.error))
