@@ -106,11 +106,6 @@ class Timeline:
     start: datetime
     end: datetime
 
-    @property
-    def marks(self) -> tuple[Mark, ...]:
-        """All marks of all lanes in the order of time."""
-        return tuple(sorted((mark for lane in self.lanes for mark in lane.marks), key=lambda mark: mark.at))
-
 
 def read_timeline(history: History, now: datetime, *, with_all: bool = False) -> Timeline:
     """Return the timeline until the job's end, or until now.
