@@ -8,19 +8,14 @@ the exit does, so it should arrive first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from trainmaster.agent.reporting.serial_console import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.model.vm_config import IncarnationKey
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.reporting.serial_console import Console, Stream
 
 DELAY_S = 5.0  # from the exit of a program that was asked to save to its report
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
 
 
 @dataclass

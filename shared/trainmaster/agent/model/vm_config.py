@@ -5,12 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+from typing import Any, NamedTuple
 
 
 class IncarnationKey(NamedTuple):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 MESSAGE_CHARS = 1024
 PREFIX_CHARS_MAX = 80  # longest prefix that a launcher puts before each line

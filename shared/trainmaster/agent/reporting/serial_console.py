@@ -6,22 +6,20 @@ import contextlib
 import os
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    class LogSink(Protocol):
-        """Receives a copy of everything on the console, as Cloud Logging does. Neither method may raise."""
+class LogSink(Protocol):
+    """Receives a copy of everything on the console, as Cloud Logging does. Neither method may raise."""
 
-        def put(self, stream: Stream, lines: bytes) -> None:
-            """Take one or more whole lines, each with its line end.
+    def put(self, stream: Stream, lines: bytes) -> None:
+        """Take one or more whole lines, each with its line end.
 
-            Called on the thread that read the lines, one call at a time. It must not block.
-            """
+        Called on the thread that read the lines, one call at a time. It must not block.
+        """
 
-        def flush(self, timeout: float) -> None:
-            """Return when all lines are delivered, or after `timeout` seconds. May be called from any thread."""
+    def flush(self, timeout: float) -> None:
+        """Return when all lines are delivered, or after `timeout` seconds. May be called from any thread."""
 
 
 LINE_MAX = 60 << 10

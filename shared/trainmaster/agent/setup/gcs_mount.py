@@ -23,23 +23,19 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.agent.program.process_table import MARK, kill_marked
+from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.engine_installation import EMULATED, install_package
 from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.model.vm_config import VmConfig
-    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
-    from trainmaster.agent.setup.cloud_storage import StorageReader
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 POINT = Path("/gcs")
 KEY = "instance/attributes/trainmaster-gcsfuse"

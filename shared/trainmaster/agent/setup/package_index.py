@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import urllib.parse
-from typing import TYPE_CHECKING
 
+from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.setup.container_image import accepts_vm_token
-
-if TYPE_CHECKING:
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.setup.setup_errors import Retrier
+from trainmaster.agent.setup.setup_errors import Retrier
 
 KEY = "instance/attributes/trainmaster-package-index"
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.program.program import Program
+from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+from trainmaster.agent.setup.package_index import PackageIndex
 from trainmaster.agent.setup.setup_errors import SetupError, new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
-    from trainmaster.agent.setup.package_index import PackageIndex
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 
 class Pip:
