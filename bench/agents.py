@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from trainmaster.agent.reporting.publisher import split_token
 from trainmaster.core.model.vm import Vm
 from trainmaster.gcp.identity_tokens import IdentityTokens
-from trainmaster.messaging.authenticate import IDENTITY_ATTRIBUTE, AuthDeps
+from trainmaster.messaging.authenticate import AuthDeps
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Store
 from trainmaster.simulator.world.event_sender import event_body
@@ -20,8 +21,6 @@ from trainmaster_emulators.rest.server import in_background
 from trainmaster_emulators.services.http_servers import key_server
 
 ACCOUNT: Final = "trainmaster-worker@my-project.iam.gserviceaccount.com"
-VALUE_LENGTH_MAX: Final = 1024
-"""Longest value of an attribute, in bytes. Source: Pub/Sub quotas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +46,7 @@ class Agents:
         identity = VmIdentity(ACCOUNT, self.project, 1, vm.zone, int(vm.instance_id), vm.name, now)
         audience = f"trainmaster/{self.project}/{job_id}/{attempt}/{task}/{incarnation}"
         token = self.issuer.identity_token(identity, audience, full=True, now=now)
-        return Message(json.dumps(document).encode(), _split(token), "1", now)
-
-
-def _split(token: str) -> dict[str, str]:
-    parts = [token[first : first + VALUE_LENGTH_MAX] for first in range(0, len(token), VALUE_LENGTH_MAX)]
-    return {
-        f"{IDENTITY_ATTRIBUTE}-{number}" if number > 1 else IDENTITY_ATTRIBUTE: part
-        for number, part in enumerate(parts, start=1)
-    }
+        return Message(json.dumps(document).encode(), split_token(token), "1", now)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 from trainmaster.core.model.vm import Vm
 from trainmaster.errors import TemporaryError
@@ -76,20 +76,15 @@ class ControlPlane:
         return "sweep", lambda: sweep.handle(self.deps)
 
     def vm_ready(self, message: Message) -> Delivery:
-        def handle() -> None:
-            event = agent_messages.decode_vm_ready(message.data, message.published_at)
-            authenticated = authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
-            vm_ready.handle(event, self.deps, authenticated.loaded)
-
-        return "vm_ready", handle
+        return "vm_ready", partial(self._report, agent_messages.decode_vm_ready, vm_ready.handle, message)
 
     def replica_exit(self, message: Message) -> Delivery:
-        def handle() -> None:
-            event = agent_messages.decode_replica_exit(message.data, message.published_at)
-            authenticated = authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
-            replica_exit.handle(event, self.deps, authenticated.loaded)
+        return "replica_exit", partial(self._report, agent_messages.decode_replica_exit, replica_exit.handle, message)
 
-        return "replica_exit", handle
+    def _report(self, decode: Callable[..., Any], flow: Callable[..., object], message: Message) -> None:
+        event = decode(message.data, message.published_at)
+        authenticated = authenticate(event.subject, message, self.auth) if self.auth else Authenticated()
+        flow(event, self.deps, authenticated.loaded)
 
     def maintenance(self, message: Message) -> Delivery:
         def handle() -> None:

@@ -75,12 +75,9 @@ def simulate_maintenance(world: World) -> None:
     replica = world.replica(job_id, primary)
     kept = world.vm(job_id, primary).instance_id == vm.instance_id and replica.incarnation == incarnation
     world.saw("maintenance", "migrated" if kept else "lost the VM")
-    world.until(lambda: _has_heartbeat(world, job_id, primary), HEARTBEAT_MAX_S, f"a heartbeat of {vm.name}")
+    fleet, what = world.fleet, f"a heartbeat of {vm.name}"
+    world.until(lambda: fleet.last_heartbeat(world.vm(job_id, primary)) is not None, HEARTBEAT_MAX_S, what)
     world.saw("heartbeat", "readable")
-
-
-def _has_heartbeat(world: World, job_id: str, replica_id: ReplicaId) -> bool:
-    return world.fleet.last_heartbeat(world.vm(job_id, replica_id)) is not None
 
 
 def delete_vm_by_hand(world: World) -> None:

@@ -42,6 +42,7 @@ from trainmaster.memory.job_log import MemoryJobLog
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, google_events, internal_requests, topics
 from trainmaster.presentation.log_reader import LogLine
+from trainmaster.simulator.world.event_sender import event_body
 from trainmaster.simulator.world.function_ports import SimAddressBook, run_sequentially
 
 TOKEN: Final = "ya29.a-token-of-the-tests"  # noqa: S105 - valid in memory only
@@ -200,18 +201,8 @@ class Installation:
         """Return a message of the agent on the VM about the incarnation in its directive. `more` overrides fields."""
         self.now += STEP
         directive = _directive(vm)
-        fields = {
-            "version": 1,
-            "job_id": state.job.job_id,
-            "attempt": directive.attempt,
-            "task_type": vm.replica_id.task_type,
-            "task_index": vm.replica_id.index,
-            "incarnation": directive.incarnation,
-            "vm_generation": vm.vm_generation,
-            "vm": {"name": vm.name, "zone": vm.zone, "instance_id": vm.instance_id},
-            "at": self.now.isoformat(),
-        }
-        return json.dumps({**fields, **more}).encode()
+        key = (directive.attempt, directive.incarnation)
+        return json.dumps(event_body(vm, state.job.job_id, None, key, self.now, more)).encode()
 
 
 def _directive(vm: Vm) -> Directive:

@@ -21,7 +21,7 @@ from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.results import ProgramExit, SetupFailure
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.reporting.events import EventReporter
-from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.reporting.serial_console import Console, Stream
 from trainmaster.agent.setup.setup import Setup
 
 RUN, RUN_AFTER_PAUSE, RUN_HELD, HOLD = "run the next", "run the next after a pause", "run what was held", "hold"
@@ -136,7 +136,7 @@ class RecordingConsole(Console):
         super().__init__(-1)
         self.lines: list[str] = []
 
-    def log(self, text: str) -> None:
+    def log(self, text: str, stream: Stream = Stream.AGENT) -> None:
         self.lines.append(text)
 
 

@@ -41,7 +41,7 @@ class SchedulerServer(RestServer):
     ) -> None:
         self._project, self._store, self._clock, self._dispatcher, self._now = project, store, clock, dispatcher, now
         calls: tuple[Route, ...] = (
-            ("GET", _LOCATIONS, self._list_locations),
+            ("GET", _LOCATIONS, lambda _: {"locations": [self._location(region) for region in sorted(REGION_ZONES)]}),
             ("GET", f"{_LOCATIONS}/<location>", lambda _, location: self._location(location)),
             ("POST", _JOBS, self._create),
             ("GET", _JOBS, self._list),
@@ -65,9 +65,6 @@ class SchedulerServer(RestServer):
 
     def _parent(self, location: str) -> str:
         return f"projects/{self._project}/locations/{location}"
-
-    def _list_locations(self, _: Request) -> Json:
-        return {"locations": [self._location(region) for region in sorted(REGION_ZONES)]}
 
     def _location(self, region: str) -> Json:
         return {"name": self._parent(region), "locationId": region}

@@ -58,10 +58,6 @@ def _permission_test(account: str) -> Callable[[str], bool] | None:
     return _HAS_PERMISSION[OWNER] if _SERVICE_ACCOUNT.fullmatch(account) else _HAS_PERMISSION.get(account)
 
 
-def _email(account: str) -> str | None:
-    return account if _SERVICE_ACCOUNT.fullmatch(account) else EMAILS.get(account)
-
-
 def check_permissions(project: str, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """Return status and body, as Cloud Resource Manager and IAM v1 do: an empty object if nothing is granted."""
     if not re.fullmatch(rf"/v1/projects/({re.escape(project)}|-/serviceAccounts/[^/:]+):testIamPermissions", path):
@@ -95,7 +91,7 @@ def get_project_or_user(project: str, path: str, authorization: str) -> tuple[in
     if has_permission is None:
         return error_answer(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
     if path == "/v1/userinfo":
-        email = _email(token)
+        email = token if _SERVICE_ACCOUNT.fullmatch(token) else EMAILS.get(token)
         return 200, {"sub": token, **({"email": email, "email_verified": True} if email else {})}
     if path != f"/v1/projects/{project}" or not has_permission("resourcemanager.projects.get"):
         return error_answer(403, "PERMISSION_DENIED", "The caller does not have permission")

@@ -45,8 +45,8 @@ import dataclasses
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainmaster.agent.channel.peer_channel import PeerChannel
 from trainmaster.agent.control.agent import Agent
@@ -80,9 +80,6 @@ from trainmaster.agent.utilization.machine import EMULATED_VM
 from trainmaster.agent.utilization.monitor import configured_monitor, point_writer
 from trainmaster.agent.utilization.network import read_traffic
 from trainmaster.agent.workspace import Workspace
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 LOG_WRITE_S = 10.0  # timeout of one write to Cloud Logging
 

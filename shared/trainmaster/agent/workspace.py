@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.reporting.serial_console import Console
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def _compile(comparison: str, fields: Collection[str]) -> Predicate:
     path = _resolve_path(name, fields)
     if sign in _ORDERS:
         return _compile_order(path, _ORDERS[sign], value)
-    pattern = _escape_all_but_star(value.lower())
+    pattern = re.sub(r"([\[?])", r"[\1]", value.lower())  # only `*` is a wildcard
     if sign == "!=":
         return lambda job: not _matches(_value_at(job, path), pattern)
     return lambda job: _matches(_value_at(job, path), pattern)
@@ -108,10 +108,6 @@ def _matches(value: object, pattern: str) -> bool:
 
 def _unquote(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" and len(value) > 1 else value
-
-
-def _escape_all_but_star(pattern: str) -> str:
-    return re.sub(r"([\[?])", r"[\1]", pattern)
 
 
 def _parse_number(text: str) -> float | None:

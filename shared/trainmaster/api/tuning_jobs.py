@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 from trainmaster.api.errors import Json
 from trainmaster.api.vertex_resource import VertexResource
 from trainmaster.core.model.job import Job
-from trainmaster.core.model.search_space import Parameter, ParameterKind
 from trainmaster.core.model.tuning import Measurement, Trial, TrialState, Tuning
 from trainmaster.jobspec.reading.document_kinds import VERTEX_TUNING, DocumentKind
 from trainmaster.presentation.job_view import times_view
@@ -54,7 +53,7 @@ def _trial_view(trial: Trial, tuning: Tuning) -> Json:
         "id": str(trial.number),
         "state": _TRIAL_STATES[trial.state],
         "parameters": [
-            {"parameterId": parameter.name, "value": _parameter_value(parameter, text)}
+            {"parameterId": parameter.name, "value": parameter.typed(text)}
             for parameter, text in zip(tuning.parameters, trial.values, strict=True)
         ],
         **times_view(trial.started_at, trial.ended_at),
@@ -64,11 +63,6 @@ def _trial_view(trial: Trial, tuning: Tuning) -> Json:
     if trial.reported:
         view["measurements"] = [_measurement_view(measurement, tuning.metric_tag) for measurement in trial.reported]
     return view
-
-
-def _parameter_value(parameter: Parameter, text: str) -> float | str:
-    """Return a number, except for categories. Source: the schema of Trial.Parameter."""
-    return text if parameter.kind is ParameterKind.CATEGORICAL else float(text)
 
 
 def _measurement_view(measurement: Measurement, metric: str) -> Json:

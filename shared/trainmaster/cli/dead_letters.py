@@ -100,13 +100,11 @@ def _describe(letter: DeadLetter) -> dict[str, object]:
         "topic": letter.topic,
         "reason": letter.reason,
         "data": data,
-        "attributes": {name: _without_token(name, value) for name, value in letter.attributes.items()},
+        "attributes": {
+            name: "(token hidden)" if name.startswith(IDENTITY_ATTRIBUTE) else value
+            for name, value in letter.attributes.items()
+        },
     }
-
-
-def _without_token(name: str, value: str) -> str:
-    """Hide the parts of an identity token."""
-    return "(token hidden)" if name.startswith(IDENTITY_ATTRIBUTE) else value
 
 
 def _time(at: datetime) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -109,10 +110,7 @@ def use_view(job: Job, uses: Sequence[ReplicaUse]) -> dict[str, Any]:
                 "replica": use.replica,
                 "cpu": use.cpu,
                 "memory": use.memory,
-                "gpus": [
-                    {"index": gpu.index, "utilization": gpu.utilization, "memory": gpu.memory}
-                    for _, gpu in sorted(use.gpus.items())
-                ],
+                "gpus": [asdict(gpu) for _, gpu in sorted(use.gpus.items())],
                 "receivedBytesPerSecond": use.received_bps,
                 "sentBytesPerSecond": use.sent_bps,
                 "sampleTime": timestamp(use.sampled_at) if use.sampled_at else None,

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from trainmaster.cli.job_output import trial_table
+from trainmaster.cli.jobs import find_job
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.output import complain, fitted_table, literal_text, replica_state_word
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import state_word
 from trainmaster.core.model.tuning import Trial, Tuning
-from trainmaster.errors import PermanentError, TemporaryError
+from trainmaster.errors import TemporaryError
 from trainmaster.ports import Store
 from trainmaster.presentation.ml_units import usage
 from trainmaster.presentation.price import Price
@@ -46,16 +47,14 @@ def wait(
     with _progress_display() as show:
         while True:
             try:
-                loaded = store.load_attempt(job_id)
+                state = find_job(store, job_id)
             except TemporaryError as error:
                 complain(f"retrying: {error}")
                 sleep(POLL_S)
                 continue
-            if loaded is None:
-                raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
-            show(loaded.state, progress(loaded.state.job))
-            if loaded.state.job.state.is_terminal:
-                return loaded.state
+            show(state, progress(state.job))
+            if state.job.state.is_terminal:
+                return state
             sleep(POLL_S)
 
 
@@ -100,8 +99,8 @@ class _LineDisplay:
     def __init__(self) -> None:
         self._progress = ""
         self._job_state = ""
-        self._replicas: dict[str, str] = {}
-        self._trials: dict[int, str] = {}
+        self._shown: dict[str, str] = {}
+        """By replica or trial, its line that was printed last."""
 
     def show(self, state: State, progress: str = "") -> None:
         if state.job.state != self._job_state:
@@ -110,19 +109,21 @@ class _LineDisplay:
         for trial in state.job.tuning.trials if state.job.tuning else ():
             latest = trial.latest
             word = trial.state + (f", {latest.value:g} at step {latest.step}" if latest else "")
-            if self._trials.get(trial.number) != word:
-                self._trials[trial.number] = word
-                complain(f"  trial {trial.number}: {word}")
+            self._show_change(f"trial {trial.number}", f"trial {trial.number}: {word}")
         for replica in state.replicas:
             incarnation = f" (incarnation {replica.incarnation})" if replica.incarnation > 1 else ""
-            word = state_word(state.job, replica) + incarnation
-            if self._replicas.get(replica.key) != word and not state.job.state.is_terminal:
-                self._replicas[replica.key] = word
-                complain(f"  {replica.replica_id.words}: {word}")
+            if not state.job.state.is_terminal:
+                word = state_word(state.job, replica) + incarnation
+                self._show_change(replica.key, f"{replica.replica_id.words}: {word}")
         known = progress.partition(";")[0]  # without its age
         if known and known != self._progress:
             self._progress = known
             complain(f"  progress: {known}")
+
+    def _show_change(self, key: str, text: str) -> None:
+        if self._shown.get(key) != text:
+            self._shown[key] = text
+            complain(f"  {text}")
 
 
 def job_table(state: State, now: datetime, ml_unit_price: Price | None = None, progress: str = "") -> Group:

@@ -117,7 +117,7 @@ def _print_entry(entry: LedgerEntry, *, with_rules_passed_over: bool) -> None:
         for skipped, condition in rules_passed_over(entry):
             say(f"            not rule {int(skipped)} ({condition})")
     for name, before, after in budget_changes(entry):
-        say(f"            {name}: {before} -> {after}")
+        say(f"            {name.replace('_', ' ')}: {before} -> {after}")
     if requests := [effect for effect in entry.effects if effect is not Effect.NOTIFY]:
         confirmed = f"confirmed at {entry.done_at:%H:%M:%S}" if entry.done_at else "not confirmed yet"
         say(f"            effects: {', '.join(requests)}, {confirmed}")

@@ -57,7 +57,7 @@ def folder_for(job_id: str, staging_bucket: str | None, job_dir: str | None, def
     It is where gcloud puts them, or else a folder in the installation's bucket. Raises PermanentError if there is none.
     """
     if staging_bucket:
-        return f"{_gs_uri(staging_bucket)}/{job_id}"
+        return f"{GS}{staging_bucket.removeprefix(GS).rstrip('/')}/{job_id}"
     if job_dir:
         return f"{job_dir.rstrip('/')}/packages"
     if default_bucket:
@@ -89,7 +89,3 @@ def stage(packages: Sequence[str], package_path: Path | None, folder: str, objec
             uri = f"{folder}/{digest}/{name}"
             staged.append(with_generation(uri, objects.write(uri, content, content_type="application/gzip")))
     return [*remote, *staged]
-
-
-def _gs_uri(bucket: str) -> str:
-    return GS + bucket.removeprefix(GS).rstrip("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -63,16 +64,7 @@ def edit_clone(job_id: str) -> Response:
 @routes.post("/jobs/<job_id>/clone")
 def clone(job_id: str) -> Any:
     """Submit the job file of the editor, or show it again with all of its problems."""
-    console, key = console_of_app(), _sent_key()
-    form = replace(
-        new_form(console, find_job(console, job_id)),
-        job_id=request.form.get("job_id", "").strip(),
-        text=request.form.get("spec", ""),
-    )
-    try:
-        return _submit(form, key)
-    except InvalidJob as invalid:
-        return _clone_page(replace(form, problems=invalid.problems), key, HTTPStatus.UNPROCESSABLE_ENTITY)
+    return _submit(job_id, _clone_page, text=request.form.get("spec", ""))
 
 
 @routes.get("/jobs/<job_id>/resubmit")
@@ -84,19 +76,19 @@ def confirm_resubmit(job_id: str) -> Response:
 @routes.post("/jobs/<job_id>/resubmit")
 def resubmit(job_id: str) -> Any:
     """Submit the job's own spec under a new id."""
+    return _submit(job_id, _resubmit_page)
+
+
+def _submit(job_id: str, page: Callable[[SubmissionForm, str, int], Response], text: str | None = None) -> Any:
+    """Submit a job again, or show its form again on its page with all of its problems. `text`: another job file."""
     console, key = console_of_app(), _sent_key()
     form = new_form(console, find_job(console, job_id))
-    form = replace(form, job_id=request.form.get("job_id", "").strip())
-    try:
-        return _submit(form, key)
-    except InvalidJob as invalid:
-        return _resubmit_page(replace(form, problems=invalid.problems), key, HTTPStatus.UNPROCESSABLE_ENTITY)
-
-
-def _submit(form: SubmissionForm, key: str) -> Any:
-    console = console_of_app()
+    form = replace(form, job_id=request.form.get("job_id", "").strip(), text=form.text if text is None else text)
     source = f"console:{key}/{g.user.name}"
-    console.actions.submit(check_submission(console, form, source), source)
+    try:
+        console.actions.submit(check_submission(console, form, source), source)
+    except InvalidJob as invalid:
+        return page(replace(form, problems=invalid.problems), key, HTTPStatus.UNPROCESSABLE_ENTITY)
     at = int(console.clock().timestamp())
     return redirect(f"/submissions/{form.job_id}/{key}?at={at}", HTTPStatus.SEE_OTHER)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from trainmaster.console.time_scale import TimeScale, time_scale
+from trainmaster.console.time_scale import Gap, TimeScale, time_scale
 from trainmaster.console.timeline import Bar, Lane, Mark, MarkKind, Timeline
 from trainmaster.presentation.durations import duration_words
 
@@ -81,15 +81,6 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnGap:
-    """A stretch that is drawn shorter."""
-
-    x: float
-    width: float
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class DrawnTimeline:
     """The whole image."""
 
@@ -98,7 +89,7 @@ class DrawnTimeline:
     lanes: tuple[DrawnLane, ...]
     attempts: tuple[tuple[float, int], ...]
     """Position and number of each attempt but the first."""
-    gaps: tuple[DrawnGap, ...]
+    gaps: tuple[Gap, ...]
     ticks: tuple[Tick, ...]
     legend: tuple[str, ...]
     """Phases and states that occur, in the order of their first occurrence."""
@@ -108,7 +99,7 @@ class DrawnTimeline:
 
 def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
     """Return the shapes of a timeline."""
-    scale = time_scale(timeline, WIDTH - LABEL_WIDTH - 12, shortens_gaps=shortens_gaps)
+    scale = time_scale(timeline, WIDTH - LABEL_WIDTH - 12, LABEL_WIDTH, shortens_gaps=shortens_gaps)
     lanes = tuple(
         _lane(lane, AXIS_HEIGHT + index * LANE_HEIGHT, scale, timeline.end) for index, lane in enumerate(timeline.lanes)
     )
@@ -118,16 +109,12 @@ def draw(timeline: Timeline, *, shortens_gaps: bool = True) -> DrawnTimeline:
         WIDTH,
         AXIS_HEIGHT + len(lanes) * LANE_HEIGHT + 4,
         lanes,
-        tuple((_x(scale, at), number) for number, at in enumerate(timeline.attempts, start=2)),
-        tuple(DrawnGap(round(LABEL_WIDTH + gap.x, 1), round(gap.width, 1), gap.words) for gap in scale.gaps),
-        tuple(time_ticks(LABEL_WIDTH, WIDTH - LABEL_WIDTH - 12, scale.at)),
+        tuple((round(scale.x(at), 1), number) for number, at in enumerate(timeline.attempts, start=2)),
+        scale.gaps,
+        tuple(time_ticks(LABEL_WIDTH, WIDTH - LABEL_WIDTH - 12, lambda x: scale.at(LABEL_WIDTH + x))),
         tuple(labels),
         tuple((kind.value, path) for kind, path in marks.items()),
     )
-
-
-def _x(scale: TimeScale, at: datetime) -> float:
-    return round(LABEL_WIDTH + scale.x(at), 1)
 
 
 def _lane(lane: Lane, y: float, scale: TimeScale, end: datetime) -> DrawnLane:
@@ -139,15 +126,15 @@ def _lane(lane: Lane, y: float, scale: TimeScale, end: datetime) -> DrawnLane:
 
 
 def _bar(bar: Bar, scale: TimeScale, end: datetime) -> DrawnBar:
-    x = _x(scale, bar.start)
-    return DrawnBar(x, max(round(_x(scale, bar.end or end) - x, 1), BAR_WIDTH_MIN), bar.label, bar.title)
+    x = round(scale.x(bar.start), 1)
+    return DrawnBar(x, max(round(scale.x(bar.end or end) - x, 1), BAR_WIDTH_MIN), bar.label, bar.title)
 
 
 def _mark(mark: Mark, scale: TimeScale) -> DrawnMark:
     rule = f" (rule {mark.rule})" if mark.rule else ""
     title = f"{mark.at:%H:%M:%S} {mark.kind}: {mark.text}{rule}"
     return DrawnMark(
-        _x(scale, mark.at), mark.kind.value.replace(" ", "-").lower(), MARK_SHAPES[mark.kind], title, mark.key
+        round(scale.x(mark.at), 1), mark.kind.value.replace(" ", "-").lower(), MARK_SHAPES[mark.kind], title, mark.key
     )
 
 

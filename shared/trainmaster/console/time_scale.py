@@ -56,8 +56,8 @@ class TimeScale:
         return self.points[-1][0]
 
 
-def time_scale(timeline: Timeline, width: float, *, shortens_gaps: bool = True) -> TimeScale:
-    """Return the scale of a timeline on `width` units."""
+def time_scale(timeline: Timeline, width: float, left: float = 0.0, *, shortens_gaps: bool = True) -> TimeScale:
+    """Return the scale of a timeline on `width` units, from the position `left` on."""
     changes = {timeline.start, timeline.end}
     changes |= {bar.start for lane in timeline.lanes for bar in lane.bars}
     changes |= {bar.end for lane in timeline.lanes for bar in lane.bars if bar.end is not None}
@@ -72,10 +72,10 @@ def time_scale(timeline: Timeline, width: float, *, shortens_gaps: bool = True) 
     if plain_s < PLAIN_SHARE_MIN * total:
         is_gap, plain_s = [False] * len(pieces), total
     plain_width = width * (1 - GAP_DRAWN * sum(is_gap))
-    points, gaps, x = [(timeline.start, 0.0)], [], 0.0
+    points, gaps, x = [(timeline.start, left)], [], left
     for (begin, end), gap in zip(pieces, is_gap, strict=True):
         length = width * GAP_DRAWN if gap else plain_width * (end - begin).total_seconds() / plain_s
-        gaps += [Gap(begin, end, x, length)] if gap else []
+        gaps += [Gap(begin, end, round(x, 1), round(length, 1))] if gap else []
         x += length
         points.append((end, x))
     return TimeScale(_merged(points, {gap.end for gap in gaps} | {gap.start for gap in gaps}), tuple(gaps))

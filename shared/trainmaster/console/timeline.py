@@ -21,10 +21,11 @@ from trainmaster.core.actions import (
     RerunJob,
     SucceedJob,
 )
-from trainmaster.core.events import DeadlinePassed, ReplicaEvent, ReplicaExited, VmLost, VmReady
+from trainmaster.core.events import DeadlinePassed, ReplicaExited, VmLost, VmReady
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import LossCause
+from trainmaster.core.reporting.explain import replica_of
 from trainmaster.core.reporting.history import History
 from trainmaster.core.reporting.phases import Span, job_spans, replica_spans
 from trainmaster.errors import PermanentError
@@ -104,11 +105,6 @@ class Timeline:
     """When each attempt but the first began."""
     start: datetime
     end: datetime
-
-    @property
-    def marks(self) -> tuple[Mark, ...]:
-        """All marks of all lanes in the order of time."""
-        return tuple(sorted((mark for lane in self.lanes for mark in lane.marks), key=lambda mark: mark.at))
 
 
 def read_timeline(history: History, now: datetime, *, with_all: bool = False) -> Timeline:
@@ -196,9 +192,7 @@ def _mark(entry: LedgerEntry) -> Mark | None:
     kind = _kind(entry)
     if kind is None:
         return None
-    event = entry.event
-    replica_id = event.subject.replica_id if isinstance(event, ReplicaEvent) else None
-    return Mark(entry.at, kind, entry.key, replica_id, entry.decision.text, int(entry.decision.rule))
+    return Mark(entry.at, kind, entry.key, replica_of(entry), entry.decision.text, int(entry.decision.rule))
 
 
 def _kind(entry: LedgerEntry) -> MarkKind | None:

@@ -9,7 +9,6 @@ from typing import Final
 from urllib.parse import urlencode
 
 from trainmaster.console.tuning_brush import Brush
-from trainmaster.core.model.search_space import Parameter, ParameterKind
 from trainmaster.core.model.tuning import Trial, Tuning
 from trainmaster.errors import PermanentError
 
@@ -77,7 +76,7 @@ def _key_of(column: str, tuning: Tuning) -> Callable[[Trial], Sortable | None]:
     if column.startswith(PARAMETER):
         names = [parameter.name for parameter in tuning.parameters]
         index = names.index(column.removeprefix(PARAMETER))
-        return lambda trial: _parameter_value(tuning.parameters[index], trial.values[index])
+        return lambda trial: tuning.parameters[index].typed(trial.values[index])
     keys: dict[str, Callable[[Trial], Sortable | None]] = {
         "trial": lambda trial: trial.number,
         "state": lambda trial: trial.state.value,
@@ -91,8 +90,3 @@ def _key_of(column: str, tuning: Tuning) -> Callable[[Trial], Sortable | None]:
 
 def _seconds(trial: Trial) -> float | None:
     return (trial.ended_at - trial.started_at).total_seconds() if trial.started_at and trial.ended_at else None
-
-
-def _parameter_value(parameter: Parameter, value: str) -> Sortable:
-    """Numbers sort as numbers, categories as words."""
-    return value if parameter.kind is ParameterKind.CATEGORICAL else float(value)

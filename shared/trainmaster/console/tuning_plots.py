@@ -100,10 +100,9 @@ def parallel_coordinates(tuning: Tuning) -> ParallelCoordinates:
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     count = len(tuning.parameters)
     xs = [round(MARGIN + (WIDTH - 2 * MARGIN) * index / max(count, 1), 1) for index in range(count + 1)]
-    axes = [
-        Axis(parameter.name, x, _top(parameter), _bottom(parameter))
-        for parameter, x in zip(tuning.parameters, xs, strict=False)
-    ]
+    ends = [one.choices or (f"{one.low:g}", f"{one.high:g}") for one in tuning.parameters]
+    named = zip(tuning.parameters, xs, ends, strict=False)
+    axes = [Axis(parameter.name, x, end[-1], end[0]) for parameter, x, end in named]
     axes.append(Axis(tuning.metric_tag, xs[-1], f"{high:g}" if finite else "", f"{low:g}" if finite else ""))
     lines = [_trial_line(trial, tuning, xs, low, high) for trial in tuning.trials]
     return ParallelCoordinates(tuple(axes), tuple(lines))
@@ -157,14 +156,6 @@ def position(parameter: Parameter, value: str) -> float:
         mirrored = parameter.high + parameter.low - number
         return 1 - _share(math.log(mirrored), math.log(parameter.low), math.log(parameter.high))
     return _share(number, parameter.low, parameter.high)
-
-
-def _top(parameter: Parameter) -> str:
-    return parameter.choices[-1] if parameter.choices else f"{parameter.high:g}"
-
-
-def _bottom(parameter: Parameter) -> str:
-    return parameter.choices[0] if parameter.choices else f"{parameter.low:g}"
 
 
 def _share(value: float, low: float, high: float) -> float:

@@ -7,7 +7,7 @@ change from Spot to on-demand VMs. Discounts, networks, storage and images are n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -50,16 +50,20 @@ def job_cost(
     job: Job, spans: Sequence[Span], prices: PriceList, now: datetime, written: WrittenObjects | None = None
 ) -> JobCost | Unknown:
     """Return the cost until the job's end, or until now; Unknown if the price of any machine it had is unknown."""
-    hourly = _hourly_prices(job.plan, spans, prices)
-    if isinstance(hourly, Unknown):
-        return hourly
+    hourly: dict[tuple[TaskType, bool, int], Decimal | Unknown] = {}
     hosts = {group.task_type: group.hosts for group in job.plan.groups}
     by_attempt: dict[int, dict[Phase, Decimal]] = {}
     price_while_running: dict[tuple[ReplicaId, int, int], Decimal] = {}
     for span in spans:
         if span.phase not in PAID:
             continue
-        rate = hourly[span.replica_id.task_type, span.is_spot, span.candidate] / SECONDS_PER_HOUR
+        key = (span.replica_id.task_type, span.is_spot, span.candidate)
+        if key not in hourly:
+            placed = job.plan.at(span.candidate)
+            hourly[key] = machine_price(placed, placed.group(key[0]), prices, is_spot=span.is_spot)
+        if isinstance(price := hourly[key], Unknown):
+            return price
+        rate = price / SECONDS_PER_HOUR
         price_while_running[span.replica_id, span.attempt, span.incarnation] = rate
         seconds = Decimal(str(span.seconds(now))) * hosts[span.replica_id.task_type]
         by_attempt.setdefault(span.attempt, defaultdict(Decimal))[span.phase] += seconds * rate
@@ -100,18 +104,3 @@ def ranked_by_price(plan: Plan, prices: PriceList | Unknown) -> Plan:
 
     ranked = zip(plan.candidates, hourly, strict=True)
     return replace(plan, candidates=tuple(replace(item, rank=rank_of(item, price)) for item, price in ranked))
-
-
-def _hourly_prices(
-    plan: Plan, spans: Iterable[Span], prices: PriceList
-) -> Mapping[tuple[TaskType, bool, int], Decimal] | Unknown:
-    """Return (role, whether Spot, candidate) → price of one machine per hour, for the machines of these spans."""
-    hourly: dict[tuple[TaskType, bool, int], Decimal] = {}
-    needed = {(span.replica_id.task_type, span.is_spot, span.candidate) for span in spans if span.phase in PAID}
-    for task_type, is_spot, candidate in sorted(needed):
-        placed = plan.at(candidate)
-        price = machine_price(placed, placed.group(task_type), prices, is_spot=is_spot)
-        if isinstance(price, Unknown):
-            return price
-        hourly[task_type, is_spot, candidate] = price
-    return hourly

@@ -75,7 +75,10 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
     """Return what the control plane did for this job until now, without reads of consoles and API callers."""
     size = len(job.plan.replica_ids)
     with_effects = [entry for entry in entries if entry.effects]
-    internal = sum(_is_internal(entry) for entry in entries)
+    internal = sum(  # recorded by a function while it handled another event
+        isinstance(entry.event, AllReady) or isinstance(entry.decision.action, BeginPreparing | BeginRunning)
+        for entry in entries
+    )
     reruns = sum(isinstance(entry.decision.action, RerunJob) for entry in entries)
     accepted = sum(isinstance(entry.decision.action, AcceptJob) for entry in entries)
     counting = sum(
@@ -96,11 +99,6 @@ def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Opera
         deletes=deliveries + job.state.is_terminal,
         invocations=len(entries) - internal + len(with_effects) + unrecorded + sum(map(_is_verdict, entries)),
     )
-
-
-def _is_internal(entry: LedgerEntry) -> bool:
-    """Whether a function recorded the event while it handled another one."""
-    return isinstance(entry.event, AllReady) or isinstance(entry.decision.action, BeginPreparing | BeginRunning)
 
 
 def _unrecorded_exits(entries: Iterable[LedgerEntry]) -> int:

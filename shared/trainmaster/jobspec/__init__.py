@@ -51,23 +51,3 @@ from trainmaster.jobspec.job_document import (
 from trainmaster.jobspec.problems import InvalidJob, Problem
 from trainmaster.jobspec.reading.document_kinds import detect_kind
 from trainmaster.jobspec.reading.parse_document import parse_document
-
-__all__ = [
-    "JOB_ID",
-    "AcceptedSpec",
-    "InvalidJob",
-    "Problem",
-    "accept",
-    "detect_kind",
-    "has_job_id",
-    "job_file_of",
-    "job_id_from",
-    "job_id_of",
-    "parse_document",
-    "read_document",
-    "read_exit_policy",
-    "read_labels",
-    "with_id_from_file",
-    "with_job_id",
-    "with_time_in_job_id",
-]

@@ -30,9 +30,9 @@ class MemoryFleet:
     """
 
     stockout_zones: set[str] = field(default_factory=set)
+    """Zones in which every insert fails for lack of capacity."""
     unreachable_zones: set[str] = field(default_factory=set)
     """Zones that listings lack and whose VMs cannot be changed."""
-    """Zones in which every insert fails for lack of capacity."""
     capacity: dict[str, int] = field(default_factory=dict)
     """Zone → its capacity in VMs. Other zones have no limit."""
     is_slow: bool = False

@@ -218,8 +218,9 @@ class MemoryStore(Incidents, Leases):
     def job_of_vm(self, name: str) -> str | None:
         with self._lock:
             vm_hash = name.rsplit("-", 3)[-3:][0]  # the hash, the task type and the index end the name
-            job_ids = self._ids_by_hash.get(vm_hash, ())
-            return next((job_id for job_id in job_ids if _has_vm(self._jobs[job_id].job, name)), None)
+            plans = {job_id: self._jobs[job_id].job.plan for job_id in self._ids_by_hash.get(vm_hash, ())}
+            owners = (key for key, plan in plans.items() if name in (vm_name(key, one) for one in plan.replica_ids))
+            return next(owners, None)
 
     def count_ready_for(self, job_id: str, round_key: str) -> int:
         with self._lock:
@@ -232,10 +233,6 @@ class MemoryStore(Incidents, Leases):
 
 def _position(job: Job) -> tuple[datetime, str]:
     return job.created_at, job.job_id
-
-
-def _has_vm(job: Job, name: str) -> bool:
-    return any(vm_name(job.job_id, replica_id) == name for replica_id in job.plan.replica_ids)
 
 
 def _loaded(state: State) -> Loaded:

@@ -213,12 +213,8 @@ class VmReadyMessage(AgentMessage):
         return self
 
 
-def _loss_or_notice(cause: str) -> str:
-    return cause if cause == NOTICE else LossCause(cause).value
-
-
 class MaintenanceMessage(AgentMessage):
-    cause: Annotated[str, AfterValidator(_loss_or_notice)]
+    cause: Annotated[str, AfterValidator(lambda cause: cause if cause == NOTICE else LossCause(cause).value)]
     gives_up_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     unanswered: Annotated[
         tuple[Index, ...], Field(strict=False, max_length=MEMBERS_MAX), _keep(slice(MEMBERS_MAX))

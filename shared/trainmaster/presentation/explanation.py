@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from trainmaster.core.events import MemberMissing, ReplicaEvent
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import State
-from trainmaster.core.reporting.explain import condense, next_steps, one_per_round
+from trainmaster.core.reporting.explain import budget_changes, condense, next_steps, one_per_round, replica_of
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.presentation.job_view import timestamp
 
@@ -42,25 +40,10 @@ def _decision(entry: LedgerEntry, omitted: int) -> Json:
     }
     if entry.decision.rule:
         decision["rule"] = int(entry.decision.rule)
-    if replica := _replica_of(entry):
-        decision["replica"] = replica
-    if charges := _charges(entry):
-        decision["charges"] = charges
+    if replica_id := replica_of(entry):
+        decision["replica"] = str(replica_id)
+    if changes := budget_changes(entry):
+        decision["charges"] = {name: {"before": before, "after": after} for name, before, after in changes}
     if omitted:
         decision["omittedCapacityErrors"] = omitted
     return decision
-
-
-def _replica_of(entry: LedgerEntry) -> str:
-    """Return `worker-0` for an event about one replica, else an empty string."""
-    if isinstance(entry.event, MemberMissing):
-        return str(entry.event.replica_id)
-    return str(entry.event.subject.replica_id) if isinstance(entry.event, ReplicaEvent) else ""
-
-
-def _charges(entry: LedgerEntry) -> Json:
-    """Return the budgets that the decision changed, each with its use before and after."""
-    if entry.before.attempt != entry.after.attempt:
-        return {}
-    before, after = asdict(entry.before), asdict(entry.after)
-    return {name: {"before": before[name], "after": after[name]} for name in before if before[name] != after[name]}

@@ -71,14 +71,13 @@ def run_histories(scenario: Scenario, count: int) -> list[Outcome]:
 
 def summarize(outcomes: Sequence[Outcome]) -> Forecast:
     """Summarize the outcomes of at least one history."""
-    restarts = [outcome.decisions["restart_replica"] + outcome.decisions["hold_replica"] for outcome in outcomes]
     return Forecast(
         histories=len(outcomes),
         states=dict(Counter(outcome.state.value for outcome in outcomes).most_common()),
         wall_h=_percentiles([outcome.wall_s / HOUR_S for outcome in outcomes]),
         vm_h=_percentiles([outcome.vm_s / HOUR_S for outcome in outcomes]),
         lost_h=_percentiles([outcome.lost_s / HOUR_S for outcome in outcomes]),
-        restarts=_percentiles(restarts),
+        restarts=_percentiles([outcome.decisions["restart_replica"] for outcome in outcomes]),
         replacements=_percentiles([outcome.decisions["replace_vm"] for outcome in outcomes]),
         reruns=_percentiles([outcome.attempts - 1 for outcome in outcomes]),
         messages=dict(Counter(outcome.message for outcome in outcomes if outcome.message).most_common(3)),

@@ -47,12 +47,12 @@ class History:
             for job in scenario.jobs
         }
         self.pool = VmPool(context, self._make_agents)
-        self.fleet = SimFleet(context, self.pool, self._sleep, replays_requests=scenario.profile.replays_requests)
+        self.fleet = SimFleet(context, self.pool, replays_requests=scenario.profile.replays_requests)
         self.jobs = {
             job_id: JobInvariants(context, self.store, self.pool, training.ends, job_id)
             for job_id, training in self.trainings.items()
         }
-        self.fleet.on_create = lambda vm: self.jobs[vm.job_id].check_creation(vm)
+        self.fleet.on_create = lambda vm: self.jobs[vm.job_id].vms.check_creation(vm)
         self.fleet.on_delete = lambda vm: self.jobs[vm.job_id].check_deletion(vm)
         self.invariants = GlobalInvariants(context, self.pool, self.jobs, scenario.limits)
         self.objects = MemoryObjects()
@@ -113,9 +113,6 @@ class History:
         agents = tuple(SimAgent(vm, host, training, self.bus, self.context) for host in hosts)
         self.vm_faults.plan(vm)
         return agents
-
-    def _sleep(self, seconds: float) -> None:
-        self.functions.sleep(seconds)
 
     def _sweep(self) -> None:
         self.bus.publish(topics.SWEEP, b"{}", {})

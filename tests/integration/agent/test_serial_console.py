@@ -61,7 +61,7 @@ def test_copy_has_every_line_with_its_stream_and_without_the_prefix(serial: Path
 def test_agents_error_has_the_prefix_and_is_an_error_in_the_copy(serial: Path) -> None:
     console, copy = console_of(serial), Copy()
     console.copy_to(copy)
-    console.log_error("it failed")
+    console.log("it failed", Stream.STDERR)
     assert serial.read_bytes() == b"[trainmaster] it failed\n"
     assert copy.lines == [(Stream.STDERR, b"it failed\n")]
 

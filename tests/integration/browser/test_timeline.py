@@ -101,7 +101,8 @@ def test_marks_and_attempts_equal_a_fold_of_the_ledger(browser: Browser) -> None
     world = scripted()
     history = world.history
     timeline = read_timeline(history, world.now)
-    kinds = {mark.kind for mark in timeline.marks}
+    marks = [mark for lane in timeline.lanes for mark in lane.marks]
+    kinds = {mark.kind for mark in marks}
     assert {MarkKind.EXIT, MarkKind.PREEMPTION, MarkKind.MAINTENANCE} <= kinds
     with opened(browser, world) as (page, _):
         page.goto("/jobs/digits_1")
@@ -109,9 +110,9 @@ def test_marks_and_attempts_equal_a_fold_of_the_ledger(browser: Browser) -> None
         keys = page.locator("svg.timeline a").evaluate_all("marks => marks.map(m => m.getAttribute('href'))")
         assert sorted(names) == sorted(
             f"{mark.at:%H:%M:%S} {mark.kind}: {mark.text}" + (f" (rule {mark.rule})" if mark.rule else "")
-            for mark in timeline.marks
+            for mark in marks
         )
-        assert sorted(keys) == sorted(f"#decision-{mark.key}" for mark in timeline.marks)
+        assert sorted(keys) == sorted(f"#decision-{mark.key}" for mark in marks)
         attempts = page.locator("svg.timeline .attempt-name").all_inner_texts()
         assert len(attempts) == page.locator("svg.timeline line.attempt").count() == len(timeline.attempts)
         target = page.locator("svg.timeline a").first

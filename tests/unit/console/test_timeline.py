@@ -57,7 +57,7 @@ def test_end_of_a_job_is_a_mark_of_its_own_lane_or_of_its_replica() -> None:
     world.exit_program(CHIEF, 0)
     world.deliver()
     assert world.state == JobState.SUCCEEDED
-    assert [mark.kind for mark in timeline_of(world).marks] == [MarkKind.SUCCEEDED]
+    assert [mark.kind for lane in timeline_of(world).lanes for mark in lane.marks] == [MarkKind.SUCCEEDED]
     assert all(bar.end is not None for lane in timeline_of(world).lanes for bar in lane.bars)
 
 

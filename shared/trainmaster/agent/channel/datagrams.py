@@ -10,13 +10,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from trainmaster.agent.model.vm_config import IncarnationKey
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAGIC = b"TM1"
 DIGEST_BYTES = hashlib.sha256().digest_size

@@ -19,19 +19,17 @@ import math
 import socket
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainmaster.agent.channel.datagrams import BYTES_MAX, Datagram, decode, encode
 from trainmaster.agent.google_http.http_call import backoffs
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.vm_config import AgentIdentity, ChannelConfig, IncarnationKey
+from trainmaster.agent.reporting.serial_console import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.model.vm_config import AgentIdentity, ChannelConfig, IncarnationKey
-    from trainmaster.agent.reporting.serial_console import Console
-
     Address = tuple[str, int]
 
 RESEND_S = 0.1

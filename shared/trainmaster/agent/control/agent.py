@@ -9,32 +9,36 @@ from __future__ import annotations
 import functools
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trainmaster.agent.channel.peer_channel import PeerChannel
 from trainmaster.agent.control.agent_states import EDGES, AgentState
 from trainmaster.agent.control.exit_reporter import ExitReporter
+from trainmaster.agent.control.launcher import Launcher
+from trainmaster.agent.control.run_state import RunState
 from trainmaster.agent.control.saving import Saving
-from trainmaster.agent.control.stall_watch import StallWatch
+from trainmaster.agent.control.stall_watch import StallWatch, Surroundings
 from trainmaster.agent.control.start_delay import StartDelay
+from trainmaster.agent.model.inbox import Inbox
 from trainmaster.agent.model.results import ProgramExit, SetupFailure
-from trainmaster.agent.model.vm_config import parse_directive, supersedes
+from trainmaster.agent.model.vm_config import (
+    AgentIdentity,
+    IncarnationKey,
+    ReceivedDirective,
+    parse_directive,
+    supersedes,
+)
 from trainmaster.agent.program.devices import has_gpu
+from trainmaster.agent.program.program import Program
+from trainmaster.agent.reporting.events import EventReporter
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.setup.setup import Setup
 from trainmaster.agent.shutdown.vm_shutdown_notice import GPU_NOTICE_S, NOTICE_S, VmShutdownNotice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trainmaster.agent.channel.peer_channel import PeerChannel
-    from trainmaster.agent.control.launcher import Launcher
-    from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.control.stall_watch import Surroundings
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey, ReceivedDirective
-    from trainmaster.agent.program.program import Program
-    from trainmaster.agent.reporting.events import EventReporter
-    from trainmaster.agent.reporting.serial_console import Console
-    from trainmaster.agent.setup.setup import Setup, SetupResult
+    from trainmaster.agent.setup.setup import SetupResult
 
 SIGNAL_SKEW_MAX_S = 0.3  # how far apart a shutdown's signals to the program and to the agent may arrive
 FLUSH_S = 5.0  # time for the last events, and then for the last log lines, when the VM shuts down

@@ -8,17 +8,14 @@ the exit does, so it should arrive first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.model.vm_config import IncarnationKey
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.reporting.serial_console import Console, Stream
 
 DELAY_S = 5.0  # from the exit of a program that was asked to save to its report
 
@@ -40,7 +37,7 @@ class ExitReporter:
             self._console.log("Task completed successfully.")
         else:
             if command:
-                self._console.log_error(program_exit.describe_failure(command))
+                self._console.log(program_exit.describe_failure(command), Stream.STDERR)
             memory = ", out of memory" if program_exit.out_of_memory else ""
             self._console.log(f"Module ended with {program_exit.how}{memory}.")
         self.record_and_report(program_exit)

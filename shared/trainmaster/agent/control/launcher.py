@@ -8,13 +8,16 @@ import signal
 import site
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainmaster.agent.google_http.http_call import HttpError
-from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER
+from trainmaster.agent.metric.trial_metric import FILE_NAME, FILE_VARIABLE, FOLDER_IN_CONTAINER, TrialMetric
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
 from trainmaster.agent.program import jax_cluster
+from trainmaster.agent.program.container_engine import ContainerEngine
 from trainmaster.agent.program.container_program import ContainerProgram, bind_option
 from trainmaster.agent.program.conventions import log_folder_variables
 from trainmaster.agent.program.devices import gpu_count
@@ -25,26 +28,16 @@ from trainmaster.agent.program.environment import (
     platform_variables,
     program_package,
 )
-from trainmaster.agent.program.process_table import kill_marked, marked, process_uses
+from trainmaster.agent.program.process_table import ProcessUse, kill_marked, marked, process_uses
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.save_request import FOLDER_IN_CONTAINER as NOTICE_FOLDER
 from trainmaster.agent.program.save_request import SaveRequest, is_catcher
 from trainmaster.agent.program.stacks import print_stacks
 from trainmaster.agent.program.variable_references import resolve_references
+from trainmaster.agent.progress.collector import ProgressCollector
 from trainmaster.agent.progress.status_server import FOLDER_IN_CONTAINER as PROGRESS_FOLDER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trainmaster.agent.metric.trial_metric import TrialMetric
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.model.vm_config import AgentIdentity, ContainerCommand, IncarnationKey, VmConfig
-    from trainmaster.agent.program.container_engine import ContainerEngine
-    from trainmaster.agent.program.process_table import ProcessUse
-    from trainmaster.agent.progress.collector import ProgressCollector
-    from trainmaster.agent.setup.gcs_mount import GcsMount
-    from trainmaster.agent.workspace import Workspace
-
+from trainmaster.agent.setup.gcs_mount import GcsMount
+from trainmaster.agent.workspace import Workspace
 
 STACK_GRACE_S = 2.0
 """Time between SIGTERM and SIGKILL for a program that has printed its stacks."""

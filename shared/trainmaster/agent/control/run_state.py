@@ -7,21 +7,15 @@ reboot no incarnation runs twice and no exit is lost.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trainmaster.agent.control.state_file import StoredState
 from trainmaster.agent.model.results import ProgramExit
-from trainmaster.agent.model.vm_config import supersedes
-from trainmaster.agent.reporting.events import utc_now
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
-    from trainmaster.agent.reporting.events import EventReporter
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, supersedes
+from trainmaster.agent.reporting.events import EventReporter, utc_now
+from trainmaster.agent.reporting.serial_console import Console
 
 
 class RunState:

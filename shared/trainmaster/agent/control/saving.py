@@ -13,19 +13,16 @@ from __future__ import annotations
 import functools
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.channel.datagrams import Datagram
-    from trainmaster.agent.channel.peer_channel import PeerChannel
-    from trainmaster.agent.control.launcher import Launcher
-    from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, VmConfig
-    from trainmaster.agent.program.program import Program
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.channel.datagrams import Datagram
+from trainmaster.agent.channel.peer_channel import PeerChannel
+from trainmaster.agent.control.launcher import Launcher
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, VmConfig
+from trainmaster.agent.program.program import Program
+from trainmaster.agent.reporting.serial_console import Console
 
 KIND = "save"
 MOMENT_S = 0.5

@@ -7,12 +7,9 @@ identify each host. Source: the code of `torch_xla` and JAX that reads them.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.model.vm_config import SliceHost, VmRef
-
-if TYPE_CHECKING:
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
 
 _LINE = re.compile(r"^([A-Z_]+):\s*['\"]?(.*?)['\"]?\s*$", re.MULTILINE)  # the YAML of tpu-env: flat, quoted text
 

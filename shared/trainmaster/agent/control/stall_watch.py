@@ -16,24 +16,21 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from trainmaster.agent.channel.datagrams import Datagram
+from trainmaster.agent.channel.peer_channel import PeerChannel
+from trainmaster.agent.control.launcher import Launcher
 from trainmaster.agent.control.stillness import SAMPLE_S, Sample, Stillness
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 from trainmaster.agent.program.environment import program_package
+from trainmaster.agent.program.program import Program
 from trainmaster.agent.program.stacks import innermost_frames
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trainmaster.agent.channel.datagrams import Datagram
-    from trainmaster.agent.channel.peer_channel import PeerChannel
-    from trainmaster.agent.control.launcher import Launcher
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
-    from trainmaster.agent.program.program import Program
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.reporting.serial_console import Console
 
 STILL, STALLED = "still", "stalled"
 ASK_S = 2.0

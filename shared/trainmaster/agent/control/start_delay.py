@@ -13,14 +13,9 @@ ports. It therefore waits::
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from trainmaster.agent.model.vm_config import IncarnationKey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.model.vm_config import ReceivedDirective, VmConfig
+from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective, VmConfig
 
 FIRST = IncarnationKey(1, 1)  # no program ran before it
 DIRECTIVE_SKEW_MAX_S = 5.0

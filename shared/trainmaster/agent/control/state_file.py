@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from trainmaster.agent.model.vm_config import IncarnationKey, ReceivedDirective
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
 
 
 @dataclass
@@ -42,25 +39,12 @@ class StoredState:
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["instance_id"] != instance_id:
                 return StoredState(instance_id)
+            keys = {name: stored.get(name) and IncarnationKey(*stored[name]) for name in ("started", "ready")}
             desired = stored["desired"]
-            return StoredState(
-                instance_id,
-                setup_done=stored["setup_done"],
-                started=IncarnationKey(*stored["started"]) if stored["started"] else None,
-                closed=stored["closed"],
-                exit=stored["exit"],
-                ready=IncarnationKey(*stored["ready"]) if stored.get("ready") else None,
-                desired=ReceivedDirective(
-                    IncarnationKey(*desired["key"]),
-                    desired["action"],
-                    tuple(desired.get("slices", ())),
-                    desired.get("pause_s", 0.0),
-                    without=tuple(desired.get("without", ())),
-                )
-                if desired
-                else None,
-                announced=list(stored["announced"]),
-            )
+            if desired is not None:
+                sequences = {name: tuple(desired.get(name, ())) for name in ("slices", "without")}
+                desired = ReceivedDirective(**{**desired, **sequences, "key": IncarnationKey(*desired["key"])})
+            return StoredState(**{**stored, **keys, "desired": desired})
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return StoredState(instance_id)
 

@@ -6,13 +6,10 @@ computes, compiles, reads, writes or saves is not still, however long it prints 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trainmaster.agent.program.process_table import ProcessUse
+from trainmaster.agent.program.process_table import ProcessUse
 
 SAMPLE_S = 10.0
 CPU_SHARE = 0.02

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trainmaster.agent.google_http.http_call import HttpError, HttpResponse, call
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.google_http.metadata_server import MetadataServer
 
 
 class GoogleApi:

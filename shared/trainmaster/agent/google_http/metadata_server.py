@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.parse
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 
 from trainmaster.agent.google_http.http_call import HttpError, HttpResponse, call
 
@@ -24,6 +25,15 @@ class MetadataServer:
 
     def get(self, path: str, timeout: float = 10.0) -> str:
         return self._get(path, timeout).body.decode()
+
+    def find(self, path: str) -> str | None:
+        """Return the value of an entry without white space around it; None if there is no such entry."""
+        try:
+            return self.get(path).strip()
+        except HttpError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
 
     def time(self) -> str:
         """Return Google's time in RFC 3339, from the header of a response. The VM's own clock may be wrong."""

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import NoReturn
 
 from trainmaster.agent.google_http.http_call import HttpError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import NoReturn
-
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.metric.trial_metric import TrialMetric
-    from trainmaster.agent.model.vm_config import IncarnationKey
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.metric.trial_metric import TrialMetric
+from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.reporting.serial_console import Console
 
 PATH = "instance/guest-attributes/trainmaster/metric"
 INTERVAL_S = 5.0

@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from trainmaster.agent.metric.event_records import OVERHEAD_BYTES, parse_records
+from trainmaster.agent.metric.event_records import OVERHEAD_BYTES, ParsedRecords, Scalar, parse_records
 from trainmaster.agent.model.reading import Reading
 from trainmaster.agent.model.results import STEP_MAX, Measurement
+from trainmaster.agent.setup.cloud_storage import StorageReader, StoredObject
 from trainmaster.agent.setup.setup_errors import SetupError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from trainmaster.agent.metric.event_records import ParsedRecords, Scalar
-    from trainmaster.agent.setup.cloud_storage import StorageReader, StoredObject
 
 EVENT_FILE_MARK = "tfevents"  # in the name of an event file. Source: TensorBoard, io_wrapper.IsSummaryEventsFile
 FILES_MAX = 50  # the newest ones: there is one file for each incarnation and writer

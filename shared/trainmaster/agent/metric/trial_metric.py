@@ -16,17 +16,13 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from trainmaster.agent.metric.summary_metric import SummaryMetric
 from trainmaster.agent.model.results import STEP_MAX, Measurement, Point
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from trainmaster.agent.metric.summary_metric import SummaryMetric
-    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 
 TAG_VARIABLE = "CLOUD_ML_HP_METRIC_TAG"
 FILE_VARIABLE = "CLOUD_ML_HP_METRIC_FILE"

@@ -7,17 +7,13 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import NoReturn
-
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.google_http.metadata_server import MetadataServer
 
 
 class Inbox:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+from typing import Any
 
 STEP_MAX = 2**53  # the largest integer that all JSON parsers keep: Pub/Sub would reject a message with a larger one
 TAIL_CHARS = 4096  # the last output of a program that its exit event carries

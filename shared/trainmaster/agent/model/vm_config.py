@@ -5,12 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import signal
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 
 class IncarnationKey(NamedTuple):
@@ -90,49 +87,49 @@ class VmConfig:
     vm_names: Sequence[str]
     """The role's VMs; the position of a name is the task index of that VM."""
     vm_generation: int
-    tf_config: Mapping[str, Any] | None
-    """TF_CONFIG without the task index; None if the program gets none."""
-    cluster_spec: Mapping[str, Any] | None
-    """CLUSTER_SPEC without the task index; None if the program gets none."""
-    rank_base: int | None
-    """RANK of the role's first process; None if the role has no ranks."""
-    slice_base: int | None
-    """Number of the role's first TPU slice; None unless the job has several slices."""
     environment: Mapping[str, str]
     """Variables that the platform sets."""
-    packages: Sequence[str]
-    """pip requirements of the runtime version."""
     package_uris: Sequence[str]
     """The job's own packages, in Cloud Storage: `gs://BUCKET/NAME#GENERATION`."""
     python_module: str
     """Module to run; empty for a container."""
     args: Sequence[str]
     """Arguments of the program."""
-    job_dir: str | None
-    """Value of `--job-dir`; None: no such argument."""
-    container: ContainerCommand | None
-    """None if the program is a Python module."""
-    variables: Mapping[str, str]
-    """The job's own variables."""
-    expands: bool
-    """Whether $(NAME) in arguments, command and variables is replaced."""
-    secrets: Mapping[str, str]
-    """Names of secrets in Secret Manager, by variable."""
-    gcs: bool
-    """Whether the program finds all buckets below /gcs."""
-    hosts: int
-    """Hosts of each TPU slice; 1 for a VM."""
-    checkpoint_signal: signal.Signals
-    """The program gets this signal when its VM is about to stop."""
     grace_s: float
     """Time between SIGTERM and SIGKILL."""
-    stall_timeout_s: float | None
-    """Time without output after which the program is ended; None: no limit."""
     topics: Mapping[str, str]
     """Pub/Sub topics, by event type."""
-    log: Mapping[str, str] | None
+    tf_config: Mapping[str, Any] | None = None
+    """TF_CONFIG without the task index; None if the program gets none."""
+    cluster_spec: Mapping[str, Any] | None = None
+    """CLUSTER_SPEC without the task index; None if the program gets none."""
+    rank_base: int | None = None
+    """RANK of the role's first process; None if the role has no ranks."""
+    slice_base: int | None = None
+    """Number of the role's first TPU slice; None unless the job has several slices."""
+    packages: Sequence[str] = ()
+    """pip requirements of the runtime version."""
+    job_dir: str | None = None
+    """Value of `--job-dir`; None: no such argument."""
+    container: ContainerCommand | None = None
+    """None if the program is a Python module."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The job's own variables."""
+    expands: bool = False
+    """Whether $(NAME) in arguments, command and variables is replaced."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Names of secrets in Secret Manager, by variable."""
+    gcs: bool = False
+    """Whether the program finds all buckets below /gcs."""
+    hosts: int = 1
+    """Hosts of each TPU slice; 1 for a VM."""
+    checkpoint_signal: signal.Signals = signal.SIGTERM
+    """The program gets this signal when its VM is about to stop."""
+    stall_timeout_s: float | None = None
+    """Time without output after which the program is ended; None: no limit."""
+    log: Mapping[str, str] | None = None
     """Where the output is copied in Cloud Logging; None if it is not copied."""
-    fuse_s: float | None
+    fuse_s: float | None = None
     """Time after which a TPU node deletes itself; None for VMs, which Compute Engine deletes."""
     independent: bool = False
     """Whether no replica of the job waits for another one."""
@@ -181,9 +178,8 @@ class VmConfig:
     @staticmethod
     def parse(text: str) -> VmConfig:
         """Parse the metadata value. Raises KeyError, TypeError or ValueError if it is malformed."""
-        stored = json.loads(text)
-        container = stored.get("container")
-        tf_config, cluster_spec = expand_cluster(stored["tf_config"]), expand_cluster(stored.get("cluster_spec"))
+        stored = {name: value for name, value in dict(json.loads(text)).items() if value is not None}
+        tf_config, cluster_spec = (expand_cluster(stored.get(name)) for name in ("tf_config", "cluster_spec"))
         environment = dict(stored["environment"])
         if tf_config is not None and "job" in tf_config:
             # The control plane sends the description of the job once. Programs find it in three places.
@@ -192,42 +188,19 @@ class VmConfig:
                 cluster_spec.setdefault("job", description)
             if stored.get("job_variable"):
                 environment[stored["job_variable"]] = description
-        return VmConfig(
-            project=stored["project"],
-            job_id=stored["job_id"],
-            task_type=stored["task_type"],
-            vm_names=expand(stored["vm_names"]),
-            vm_generation=stored["vm_generation"],
-            tf_config=tf_config,
-            cluster_spec=cluster_spec,
-            rank_base=stored.get("rank_base"),
-            slice_base=stored.get("slice_base"),
-            environment=environment,
-            packages=stored.get("packages") or (),
-            package_uris=stored["package_uris"],
-            python_module=stored["python_module"],
-            args=stored["args"],
-            job_dir=stored.get("job_dir"),
-            container=ContainerCommand(container["image"], container.get("command") or ()) if container else None,
-            variables=stored.get("variables") or {},
-            expands=bool(stored.get("expands")),
-            secrets=stored.get("secrets") or {},
-            gcs=bool(stored.get("gcs")),
-            hosts=int(stored.get("hosts") or 1),
-            checkpoint_signal=signal.Signals[stored.get("checkpoint_signal") or "SIGTERM"],
-            grace_s=float(stored["grace_s"]),
-            stall_timeout_s=stored.get("stall_timeout_s"),
-            topics=stored["topics"],
-            log=stored.get("log"),
-            fuse_s=stored.get("fuse_s"),
-            independent=bool(stored.get("independent")),
-            tracking_run=stored.get("tracking_run") or "auto",
-            preflight=stored.get("preflight") or "off",
-            gpus=int(stored.get("gpus") or 0),
-            save_on_notice=stored.get("save_on_notice") or "replica",
-            still_s=stored.get("still_s"),
-            channel=ChannelConfig.parse(stored["channel"]) if stored.get("channel") else None,
-        )
+        container, channel = stored.get("container"), stored.get("channel")
+        read = {
+            "vm_names": expand(stored["vm_names"]),
+            "environment": environment,
+            "grace_s": float(stored["grace_s"]),
+            "tf_config": tf_config,
+            "cluster_spec": cluster_spec,
+            "container": ContainerCommand(container["image"], container.get("command") or ()) if container else None,
+            "checkpoint_signal": signal.Signals[stored.get("checkpoint_signal", "SIGTERM")],
+            "channel": ChannelConfig.parse(channel) if channel else None,
+        }
+        known = {one.name for one in fields(VmConfig)}
+        return VmConfig(**{name: value for name, value in {**stored, **read}.items() if name in known})
 
 
 @dataclass(frozen=True)

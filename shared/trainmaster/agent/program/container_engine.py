@@ -11,16 +11,12 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.program.devices import has_gpu, has_tpu
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trainmaster.agent.model.results import ProgramExit
 
 LABEL = "trainmaster-vm"
 DOCKER_HUB = "docker.io"

@@ -9,20 +9,15 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from trainmaster.agent.program.container_engine import last_lines
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import ContainerCommand
+from trainmaster.agent.program.container_engine import ContainerEngine, last_lines
 from trainmaster.agent.program.program import Program
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.model.vm_config import ContainerCommand
-    from trainmaster.agent.program.container_engine import ContainerEngine
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 ENGINE_FAILED = 125  # Source: "Exit status" in the manual of docker run
 LAUNCH_FAILED = (126, 127)  # the engine's statuses for a command that cannot be invoked, or does not exist

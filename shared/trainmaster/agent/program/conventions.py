@@ -19,10 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 MLFLOW_ID = "SERVERLESS_GPU_COMPUTE_ASSOCIATED_JOB_RUN_ID"
 RAY_WAIT_S = 600  # Ray's own 30 s are shorter than the start of a VM

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig
 from trainmaster.agent.program.conventions import launch_variables, run_variables
 from trainmaster.agent.program.stacks import VARIABLE as FAULTHANDLER
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trainmaster.agent.model.vm_config import AgentIdentity, VmConfig
 
 LAUNCHERS = frozenset({"accelerate", "deepspeed", "horovod", "ray", "torch"})
 """Packages whose modules start the module that their option `-m` names."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator
 
 LINE_MAX = 256 * 1024  # in bytes; longer lines are broken. Source: Cloud Logging's limit for one entry
 HELD_MAX_S = 10.0  # how long an incomplete line is held back: a progress bar ends its line when it is full

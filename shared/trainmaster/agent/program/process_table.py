@@ -7,11 +7,9 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 # Errors of launchers and loky; of PyTorch's data loader, once with the signal; of concurrent.futures; of Ray
 _CHILD_KILLED = re.compile("SIGKILL|by signal: Killed|exited unexpectedly|terminated abruptly|process has died")

@@ -11,7 +11,9 @@ import signal
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
 
 from trainmaster.agent.model.results import TAIL_CHARS, ProgramExit
 from trainmaster.agent.program.output import Tail, whole_lines
@@ -26,13 +28,7 @@ from trainmaster.agent.program.process_table import (
 from trainmaster.agent.program.stacks import find_stacks
 from trainmaster.agent.program.tracebacks import LAUNCHED, parse_traceback
 from trainmaster.agent.reporting.serial_console import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-    from typing import IO
-
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 TRACEBACK_BYTES = 64 * 1024  # kept of each stream to find the traceback in: TensorFlow's are tens of kilobytes long
 PUMP_JOIN_S = 5.0  # for output that is still in the pipes when the program has ended

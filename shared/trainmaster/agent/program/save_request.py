@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainmaster.agent.program.process_table import descendants, is_marked, process_ids, read_stats
-
-if TYPE_CHECKING:
-    import signal
 
 FILE_VARIABLE = "TRAINMASTER_NOTICE_FILE"
 FOLDER_IN_CONTAINER = "/var/run/trainmaster-notice"

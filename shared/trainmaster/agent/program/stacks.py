@@ -12,13 +12,10 @@ import re
 import resource
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from trainmaster.agent.program.process_table import read_stat
 from trainmaster.agent.program.tracebacks import format_frame, is_own
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 VARIABLE = "PYTHONFAULTHANDLER"
 STACK_S = 0.5

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from signal import Signals
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 MESSAGE_CHARS = 1024
 CAUSES_MAX = 10

@@ -9,13 +9,10 @@ arguments, Google's own samples of custom training (``--model-dir=$(AIP_MODEL_DI
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trainmaster.agent.model.vm_config import VmConfig
+from trainmaster.agent.model.vm_config import VmConfig
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 

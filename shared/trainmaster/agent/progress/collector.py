@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
 
+from trainmaster.agent.metric.summary_metric import SummaryMetric
 from trainmaster.agent.model.reading import METRICS_MAX, Reading
+from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.progress.printed import read_printed
 from trainmaster.agent.progress.status_server import StatusServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import NoReturn
-
-    from trainmaster.agent.metric.summary_metric import SummaryMetric
-    from trainmaster.agent.model.vm_config import IncarnationKey
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.reporting.serial_console import Console
 
 HELD_S = 120.0
 """Time without news from a source after which a worse one replaces it, and summary events are read."""

@@ -15,12 +15,10 @@ error, and the cost has a limit: patterns are searched in lines of bounded lengt
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from trainmaster.agent.model.reading import Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TEXT_CHARS_MAX = 1 << 14
 LINE_CHARS_MAX = 1000

@@ -12,18 +12,15 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+from collections.abc import Callable
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from socketserver import TCPServer
-from typing import TYPE_CHECKING
+from typing import Any
 
 from trainmaster.agent.model.reading import Reading, finite
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from email.message import Message
-    from pathlib import Path
-    from typing import Any
 
 BODY_BYTES_MAX = 1 << 16
 METRICS_READ_MAX = 256  # Source: the SDK's own limit

@@ -10,20 +10,16 @@ states their number. The entries stay in order and are stored once: the times of
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
+from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 from trainmaster.agent.reporting.log_buffer import Line, LogBuffer, LostLines
 from trainmaster.agent.reporting.log_entry import entry_of, rfc3339
 from trainmaster.agent.reporting.serial_console import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import NoReturn
-
-    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
 
 LINGER_S = 1.0  # how long a batch that is not full waits for more lines
 WAIT_MAX_S = 30.0

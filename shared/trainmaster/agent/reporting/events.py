@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from trainmaster.agent.reporting.publisher import Event, Outbox
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
-    from trainmaster.agent.reporting.publisher import Publisher
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+from trainmaster.agent.reporting.publisher import Event, Outbox, Publisher
+from trainmaster.agent.reporting.serial_console import Console
 
 VERSION = 1
 EXIT_REPEATS_S = (600.0, 600.0)  # first and longest time between repeats: a replica waits idle for the answer

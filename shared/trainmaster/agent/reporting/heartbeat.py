@@ -6,16 +6,12 @@ costs a call of a function. docs/decisions/0037-silent-agents.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from trainmaster.agent.google_http.http_call import HttpError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.reporting.serial_console import Console
 
 PATH = "instance/guest-attributes/trainmaster/heartbeat"
 INTERVAL_S = 30.0

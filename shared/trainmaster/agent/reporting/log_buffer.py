@@ -9,14 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.model.vm_config import IncarnationKey
-    from trainmaster.agent.reporting.serial_console import Stream
+from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.reporting.serial_console import Stream
 
 BUFFER_BYTES_MAX = 32 << 20
 BATCH_LINES_MAX = 1000

@@ -11,12 +11,9 @@ import functools
 import json
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import Any, NoReturn
 
 from trainmaster.agent.reporting.serial_console import Stream
-
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
 
 SECOND_NS = 1_000_000_000
 

@@ -8,21 +8,16 @@ import json
 import random
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
+from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import NoReturn
-
-    from trainmaster.agent.google_http.google_api import GoogleApi
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.model.vm_config import IncarnationKey
-    from trainmaster.agent.reporting.serial_console import Console
-
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.vm_config import IncarnationKey
+from trainmaster.agent.reporting.serial_console import Console
 
 ATTRIBUTE_BYTES = 1024  # Source: Pub/Sub's limits, "Attribute value size"; a VM's identity token is longer
 _JITTER = random.Random()  # noqa: S311 - jitter need not be secret

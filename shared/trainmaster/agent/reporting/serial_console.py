@@ -6,22 +6,20 @@ import contextlib
 import os
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    class LogSink(Protocol):
-        """Receives a copy of everything on the console, as Cloud Logging does. Neither method may raise."""
+class LogSink(Protocol):
+    """Receives a copy of everything on the console, as Cloud Logging does. Neither method may raise."""
 
-        def put(self, stream: Stream, lines: bytes) -> None:
-            """Take one or more whole lines, each with its line end.
+    def put(self, stream: Stream, lines: bytes) -> None:
+        """Take one or more whole lines, each with its line end.
 
-            Called on the thread that read the lines, one call at a time. It must not block.
-            """
+        Called on the thread that read the lines, one call at a time. It must not block.
+        """
 
-        def flush(self, timeout: float) -> None:
-            """Return when all lines are delivered, or after `timeout` seconds. May be called from any thread."""
+    def flush(self, timeout: float) -> None:
+        """Return when all lines are delivered, or after `timeout` seconds. May be called from any thread."""
 
 
 LINE_MAX = 60 << 10
@@ -50,15 +48,10 @@ class Console:
         """Copy all lines from now on to `sink`."""
         self._sink = sink
 
-    def log(self, text: str) -> None:
-        """Write one line of the agent."""
+    def log(self, text: str, stream: Stream = Stream.AGENT) -> None:
+        """Write one line of the agent. With `Stream.STDERR`, the copy shows it as an error."""
         line = f"{text}\n".encode("utf-8", "backslashreplace")
-        self._put(Stream.AGENT, line, b"[trainmaster] " + line)
-
-    def log_error(self, text: str) -> None:
-        """Write one line of the agent that the copy shows as an error."""
-        line = f"{text}\n".encode("utf-8", "backslashreplace")
-        self._put(Stream.STDERR, line, b"[trainmaster] " + line)
+        self._put(stream, line, b"[trainmaster] " + line)
 
     def write(self, stream: Stream, lines: bytes) -> None:
         """Write whole lines of a program."""

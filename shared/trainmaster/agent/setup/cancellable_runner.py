@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.program.program import Program
 from trainmaster.agent.setup.setup_errors import new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.program.program import Program
 
 
 class CancellableRunner:

@@ -7,17 +7,12 @@ import json
 import urllib.parse
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError
-from trainmaster.agent.setup.setup_errors import new_setup_error
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
-    from trainmaster.agent.google_http.google_api import GoogleApi
-    from trainmaster.agent.setup.setup_errors import Retrier
+from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
 
 DOWNLOAD_S = 60.0  # longest time without a byte
 LIST_S = 10.0

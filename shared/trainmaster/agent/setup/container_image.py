@@ -8,21 +8,16 @@ import os
 import re
 import shutil
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from trainmaster.agent.google_http.http_call import HttpError
-from trainmaster.agent.program.container_engine import EngineError, last_lines, registry_of
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.program.container_engine import ContainerEngine, EngineError, last_lines, registry_of
 from trainmaster.agent.program.program import Program
+from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.setup_errors import new_setup_error, retry_setup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.program.container_engine import ContainerEngine
-    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 # Words of a registry or an engine for an image that does not exist or may not be pulled.
 _PERMANENT = re.compile(

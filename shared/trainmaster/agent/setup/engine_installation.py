@@ -9,18 +9,14 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from trainmaster.agent.program.container_engine import ContainerEngine, last_lines
 from trainmaster.agent.program.devices import has_gpu
 from trainmaster.agent.program.program import Program
+from trainmaster.agent.setup.cancellable_runner import CancellableRunner
 from trainmaster.agent.setup.setup_errors import new_setup_error, retry_setup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 PACKAGE = "docker.io"
 TOOLKIT = "nvidia-ctk"

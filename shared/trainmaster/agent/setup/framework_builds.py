@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 import site
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 FRAMEWORKS = (
     ("tensorflow", "tensorflow-tpu", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tf-nightly"),

@@ -23,25 +23,19 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from http import HTTPStatus
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
-from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.results import ProgramExit
+from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.agent.program.process_table import MARK, kill_marked
+from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.engine_installation import EMULATED, install_package
 from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.model.vm_config import VmConfig
-    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
-    from trainmaster.agent.setup.cloud_storage import StorageReader
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 POINT = Path("/gcs")
 KEY = "instance/attributes/trainmaster-gcsfuse"
@@ -106,7 +100,9 @@ class GcsMount:
         self.clean_up()
         if not self._is_emulated:  # the emulator has covered the folder of its VM
             self._cover()
-        uri = self._retrier.call("read the address of gcsfuse", "MountError", self._uri) if self._config.gcs else ""
+        uri = None
+        if self._config.gcs:
+            uri = self._retrier.call("read the address of gcsfuse", "MountError", lambda: self._metadata.find(KEY))
         if uri and not (self._is_emulated and self._config.container):
             self._start(self._download(uri))
             self._workspace.log(f"All buckets that this VM may read are below {POINT}.")
@@ -168,14 +164,6 @@ class GcsMount:
             if _LIBC.mount(source, os.fsencode(self._point), source, MS_RDONLY, b"mode=755,size=4k") != 0:
                 problem = f"cannot mount an empty file system at {self._point}: {os.strerror(ctypes.get_errno())}"
                 raise new_setup_error("MountError", problem, transient=True)
-
-    def _uri(self) -> str:
-        try:
-            return self._metadata.get(KEY).strip()
-        except HttpError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return ""
-            raise
 
     def _download(self, uri: str) -> Path:
         """Return gcsfuse, verified; install the package that it needs."""

@@ -8,15 +8,11 @@ an image with NVIDIA's proprietary driver. Source: NVIDIA's driver installation 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from trainmaster.agent.program.devices import lacks_gpu_driver
 from trainmaster.agent.setup.setup_errors import new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 WAIT_S = 600  # twice as long as an installation at the first boot takes
 POLL_S = 5

@@ -6,13 +6,10 @@ import json
 import os
 import re
 import site
+from collections.abc import Iterable
 from importlib import metadata
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _EXTRA = re.compile(r"(?:^|\band)\s*\(?\s*extra\s*==\s*(?:'[^']*'|\"[^\"]*\")\s*\)?\s*$")
 

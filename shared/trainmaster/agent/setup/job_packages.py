@@ -7,22 +7,16 @@ import importlib.util
 import re
 import tarfile
 import zipfile
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trainmaster.agent.setup.cloud_storage import split_uri
+from trainmaster.agent.setup.cloud_storage import StorageReader, split_uri
 from trainmaster.agent.setup.framework_builds import keep_builds
 from trainmaster.agent.setup.installed_packages import require_nothing
-from trainmaster.agent.setup.pip import pip_error
+from trainmaster.agent.setup.pip import Pip, pip_error
 from trainmaster.agent.setup.setup_errors import new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trainmaster.agent.setup.cloud_storage import StorageReader
-    from trainmaster.agent.setup.pip import Pip
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 SHA256 = "sha256="  # gs://BUCKET/NAME#sha256=HASH names a package by its content, and not by its generation
 

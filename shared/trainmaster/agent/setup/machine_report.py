@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from typing import TYPE_CHECKING
 
 from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.program.container_engine import ContainerEngine
 from trainmaster.agent.program.devices import driver_version, has_gpu, has_tpu, lacks_gpu_driver, tool_output
-
-if TYPE_CHECKING:
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.program.container_engine import ContainerEngine
 
 
 def describe_machine(metadata: MetadataServer, engine: ContainerEngine | None) -> str:

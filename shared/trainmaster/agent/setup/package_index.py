@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import urllib.parse
-from http import HTTPStatus
-from typing import TYPE_CHECKING
 
-from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.google_http.metadata_server import MetadataServer
 from trainmaster.agent.setup.container_image import accepts_vm_token
-
-if TYPE_CHECKING:
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.setup.setup_errors import Retrier
+from trainmaster.agent.setup.setup_errors import Retrier
 
 KEY = "instance/attributes/trainmaster-package-index"
 
@@ -29,12 +24,9 @@ class PackageIndex:
         return self._retrier.call("read the package index from the metadata", "PackageError", self._environment)
 
     def _environment(self) -> dict[str, str]:
-        try:
-            url = self._metadata.get(KEY).strip()
-        except HttpError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return {}
-            raise
+        url = self._metadata.find(KEY)
+        if url is None:
+            return {}
         parts = urllib.parse.urlsplit(url)
         accepts_token = parts.scheme == "https" and accepts_vm_token(parts.hostname)
         token = self._metadata.access_token() if accepts_token else None

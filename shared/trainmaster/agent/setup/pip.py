@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from trainmaster.agent.model.results import SetupFailure
+from trainmaster.agent.model.results import ProgramExit
 from trainmaster.agent.program.program import Program
+from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+from trainmaster.agent.setup.package_index import PackageIndex
 from trainmaster.agent.setup.setup_errors import SetupError, new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from trainmaster.agent.model.results import ProgramExit
-    from trainmaster.agent.setup.cancellable_runner import CancellableRunner
-    from trainmaster.agent.setup.package_index import PackageIndex
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 
 class Pip:
@@ -59,6 +55,4 @@ def pip_error(subject: str, pip_exit: ProgramExit) -> SetupError:
     error = new_setup_error(
         "PackageError", message, transient=transient, exit_status=pip_exit.exit_status, tail=pip_exit.tail
     )
-    if pip_exit.error is None:
-        return error
-    return SetupError(SetupFailure(error.failure.cause, pip_exit.exit_status, pip_exit.error, pip_exit.tail))
+    return error if pip_exit.error is None else SetupError(replace(error.failure, error=pip_exit.error))

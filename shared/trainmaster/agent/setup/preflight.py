@@ -14,22 +14,18 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.results import SetupFailure
+from trainmaster.agent.model.vm_config import VmConfig
 from trainmaster.agent.program.devices import tool_output
 from trainmaster.agent.setup.engine_installation import EMULATED
 from trainmaster.agent.setup.setup_errors import new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.model.results import SetupFailure
-    from trainmaster.agent.model.vm_config import VmConfig
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 UNFIT = "UnfitMachine"
 """Type of the error. Its cause is ``setup``, which control planes of all releases know."""

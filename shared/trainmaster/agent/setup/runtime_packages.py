@@ -6,17 +6,12 @@ pip runs only for packages that are missing: an image made for its runtime start
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 from trainmaster.agent.setup.framework_builds import is_framework, keep_builds
-from trainmaster.agent.setup.pip import pip_error
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trainmaster.agent.setup.pip import Pip
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.setup.pip import Pip, pip_error
+from trainmaster.agent.workspace import Workspace
 
 _PINNED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9.+!-]+?)(\.\*)?\s*")
 

@@ -6,15 +6,10 @@ import base64
 import binascii
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from trainmaster.agent.setup.setup_errors import new_setup_error
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trainmaster.agent.google_http.google_api import GoogleApi
-    from trainmaster.agent.setup.setup_errors import Retrier
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.setup.setup_errors import Retrier, new_setup_error
 
 _NAME = re.compile(r"(?:projects/([^/]+)/)?(?:secrets/)?([^/]+)(?:/versions/([^/]+))?")
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Union
 
+from trainmaster.agent.google_http.google_api import GoogleApi
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.results import SetupFailure
+from trainmaster.agent.model.vm_config import AgentIdentity
+from trainmaster.agent.program.container_engine import ContainerEngine
 from trainmaster.agent.program.environment import task_line
 from trainmaster.agent.setup.cancellable_runner import CancellableRunner
+from trainmaster.agent.setup.cloud_storage import StorageReader
 from trainmaster.agent.setup.container_image import ImagePuller
 from trainmaster.agent.setup.engine_installation import EngineInstallation
 from trainmaster.agent.setup.gcs_mount import GcsMount
@@ -18,19 +25,9 @@ from trainmaster.agent.setup.preflight import Preflight
 from trainmaster.agent.setup.runtime_packages import RuntimePackages
 from trainmaster.agent.setup.secret_values import SecretReader
 from trainmaster.agent.setup.setup_errors import Retrier, SetupError
+from trainmaster.agent.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Union
-
-    from trainmaster.agent.google_http.google_api import GoogleApi
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.model.results import SetupFailure
-    from trainmaster.agent.model.vm_config import AgentIdentity
-    from trainmaster.agent.program.container_engine import ContainerEngine
-    from trainmaster.agent.setup.cloud_storage import StorageReader
-    from trainmaster.agent.workspace import Workspace
-
     SetupResult = Union[Mapping[str, str], SetupFailure]
     """The values of the secrets by variable, or why the program cannot be started."""
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
 from trainmaster.agent.model.results import TAIL_CHARS, SetupFailure
 from trainmaster.agent.program.tracebacks import MESSAGE_CHARS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.reporting.serial_console import Console
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.workspace import Workspace
 
 TRIES = 5  # after the last one, a transient failure is reported as the platform's
 

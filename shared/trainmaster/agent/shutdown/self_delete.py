@@ -8,16 +8,12 @@ postpone it. docs/decisions/0012-tpu-nodes.md.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
+from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError, backoffs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainmaster.agent.google_http.google_api import GoogleApi
-    from trainmaster.agent.workspace import Workspace
+from trainmaster.agent.workspace import Workspace
 
 CALL_S = 30.0
 RETRY_FIRST_S = 5.0

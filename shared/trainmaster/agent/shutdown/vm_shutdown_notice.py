@@ -12,14 +12,11 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from trainmaster.agent.model.inbox import Inbox
-    from trainmaster.agent.reporting.serial_console import Console
+from trainmaster.agent.model.inbox import Inbox
+from trainmaster.agent.reporting.serial_console import Console
 
 NOTICE_S = 60.0
 """Notice before TERMINATE_ON_HOST_MAINTENANCE. Source: Compute Engine, "Monitor and plan for a host event"."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trainmaster.agent.utilization.gpus import GpuReading
-    from trainmaster.agent.utilization.machine import MachineReading
-    from trainmaster.agent.utilization.network import Traffic
+from trainmaster.agent.utilization.gpus import GpuReading
+from trainmaster.agent.utilization.machine import MachineReading
+from trainmaster.agent.utilization.network import Traffic
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trainmaster.agent.program.devices import has_gpu, tool_output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PROGRAM = "nvidia-smi"
 QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"

@@ -8,17 +8,14 @@ OwnProcesses     the agent and its descendants: a VM of the local stack is a pro
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Union
 
 from trainmaster.agent.program.process_table import descendants, read_stats
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Union
-
-    Machine = Union["WholeMachine", "OwnCgroup", "OwnProcesses"]
+Machine = Union["WholeMachine", "OwnCgroup", "OwnProcesses"]
 
 EMULATED_VM = "TRAINMASTER_EMULATED_VM"
 """Set in all processes of a VM of the local stack."""

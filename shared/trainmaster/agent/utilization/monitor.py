@@ -12,29 +12,21 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING
 
+from trainmaster.agent.control.run_state import RunState
+from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError
+from trainmaster.agent.google_http.metadata_server import MetadataServer
+from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+from trainmaster.agent.progress.collector import ProgressCollector, ProgressPoint
+from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.utilization.averages import Averages, Sample
-from trainmaster.agent.utilization.gpus import Gpus
-from trainmaster.agent.utilization.machine import OwnProcesses, find_machine
-from trainmaster.agent.utilization.network import read_traffic
+from trainmaster.agent.utilization.gpus import GpuReading, Gpus
+from trainmaster.agent.utilization.machine import MachineReading, OwnProcesses, find_machine
+from trainmaster.agent.utilization.network import Traffic, read_traffic
 from trainmaster.agent.utilization.time_series import SeriesOrigin, alive_body, request_body
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trainmaster.agent.control.run_state import RunState
-    from trainmaster.agent.google_http.google_api import GoogleApi
-    from trainmaster.agent.google_http.metadata_server import MetadataServer
-    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
-    from trainmaster.agent.progress.collector import ProgressCollector, ProgressPoint
-    from trainmaster.agent.reporting.serial_console import Console
-    from trainmaster.agent.utilization.gpus import GpuReading
-    from trainmaster.agent.utilization.machine import MachineReading
-    from trainmaster.agent.utilization.network import Traffic
 
 KEY = "instance/attributes/trainmaster-metrics"
 """Seconds between two reports; no such entry: metrics are off."""
@@ -61,12 +53,8 @@ class Sources:
 
 def read_interval(metadata: MetadataServer) -> float | None:
     """Return the seconds between two reports; None if metrics are off. Raises HttpError or ValueError."""
-    try:
-        return float(metadata.get(KEY))
-    except HttpError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
+    text = metadata.find(KEY)
+    return None if text is None else float(text)
 
 
 class UtilizationMonitor:

@@ -5,18 +5,14 @@ The metric types follow those of AI Platform Training (`ml.googleapis.com/traini
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
+from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
+from trainmaster.agent.progress.collector import ProgressPoint
 from trainmaster.agent.reporting.log_entry import rfc3339
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
-
-    from trainmaster.agent.model.vm_config import AgentIdentity, IncarnationKey
-    from trainmaster.agent.progress.collector import ProgressPoint
-    from trainmaster.agent.utilization.averages import Report
+from trainmaster.agent.utilization.averages import Report
 
 PREFIX = "custom.googleapis.com/trainmaster/training"
 CPU = f"{PREFIX}/cpu/utilization"

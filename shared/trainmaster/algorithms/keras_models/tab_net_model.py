@@ -86,7 +86,8 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
         if training:
             self.add_loss(sizes.sparsity_loss_weight * entropy / (sizes.steps - 1))
             return self._output(decided)
-        return self._output(decided), self._per_column(masks)
+        parts = tf.split(masks, self._widths, axis=1)  # one for each column, as wide as its embedding
+        return self._output(decided), tf.stack([tf.reduce_sum(part, axis=1) for part in parts], axis=1)
 
     def _columns(self, inputs: dict[str, Any]) -> Any:
         parts = []
@@ -96,7 +97,3 @@ class TabNet(tf_keras.Model):  # type: ignore[misc]  # Keras has no types
         for position, embedding in enumerate(self._embeddings):
             parts.append(embedding(inputs[CATEGORIES][:, position]))
         return tf.concat(parts, axis=1)
-
-    def _per_column(self, masks: Any) -> Any:
-        """Return one value per column: the sum over its embedding."""
-        return tf.stack([tf.reduce_sum(part, axis=1) for part in tf.split(masks, self._widths, axis=1)], axis=1)

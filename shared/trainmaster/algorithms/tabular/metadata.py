@@ -33,10 +33,6 @@ class Treatment(StrEnum):
     CONSTANT = "constant"  # dropped
     ROW_IDENTIFIER = "row_identifier"  # dropped
 
-    @property
-    def is_feature(self) -> bool:
-        return self not in (Treatment.CONSTANT, Treatment.ROW_IDENTIFIER)
-
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
@@ -87,7 +83,8 @@ class Metadata:
 
     @property
     def features(self) -> tuple[Column, ...]:
-        return tuple(column for column in self.columns if column.treatment.is_feature)
+        dropped = (Treatment.CONSTANT, Treatment.ROW_IDENTIFIER)
+        return tuple(column for column in self.columns if column.treatment not in dropped)
 
     @property
     def numerical(self) -> tuple[Column, ...]:

@@ -45,7 +45,8 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
         text = f"quota {quota.metric}{where}: {quota.used:g} of {quota.limit:g}"
         needed = FIRST_JOB.get(quota.metric, 0)
         if not quota.limit and not needed:
-            absent += [quota.metric] if _limits_by_absence(quota.metric) else []
+            is_limit = quota.metric.endswith(("GPUS", "GPUS_ALL_REGIONS")) and not quota.metric.startswith(_OTHER_TERMS)
+            absent += [quota.metric] if is_limit else []
         elif quota.limit - quota.used < max(needed, 1):
             text += f"; a first job needs {needed}" if needed else ""
             value = max(2 * quota.limit, quota.used + needed)
@@ -58,10 +59,6 @@ def _check(project: str, region: str, quotas: Sequence[Quota]) -> Iterator[Findi
             f"jobs that need {' or '.join(absent)} wait indefinitely: these quotas are 0{where}",
             f"request one if you need it, which takes up to two days: `{command}`",
         )
-
-
-def _limits_by_absence(metric: str) -> bool:
-    return metric.endswith(("GPUS", "GPUS_ALL_REGIONS")) and not metric.startswith(_OTHER_TERMS)
 
 
 def _default_disks(quota: Quota) -> str:

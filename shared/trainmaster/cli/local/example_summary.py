@@ -49,7 +49,8 @@ def print_summary(job: Job, running: RunningStack, report: Report, phases: Phase
     if job.error_message:
         console.print(literal_text(f"  error       {job.error_message}"))
     if metrics:
-        values = ", ".join(f"{name} {_format_value(value)}" for name, value in metrics.items())
+        texts = {name: f"{value:.4f}" if isinstance(value, float) else value for name, value in metrics.items()}
+        values = ", ".join(f"{name} {text}" for name, text in texts.items())
         console.print(literal_text(f"  metrics     {values}"))
     if job.plan.program.job_dir:
         storage = Path(running.state.services["storage"].log).parents[1] / "storage"
@@ -77,7 +78,3 @@ def _read_metrics(job: Job, objects: Objects) -> dict[str, Any]:
     data = objects.read(f"{job_dir.rstrip('/')}/metrics.json", max_bytes=METRICS_BYTES_MAX) if job_dir else None
     metrics = json.loads(data) if data and job.state is JobState.SUCCEEDED else {}
     return metrics if isinstance(metrics, dict) else {}
-
-
-def _format_value(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

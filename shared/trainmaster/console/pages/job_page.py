@@ -23,7 +23,14 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, Job, State
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.tuning import tuning_job_id
-from trainmaster.core.reporting.explain import budget_changes, final_entry, next_steps, rules_passed_over, shown_entries
+from trainmaster.core.reporting.explain import (
+    budget_changes,
+    final_entry,
+    next_steps,
+    replica_of,
+    rules_passed_over,
+    shown_entries,
+)
 from trainmaster.core.reporting.history import History, read_history
 from trainmaster.core.reporting.submission_origin import describe_origin
 from trainmaster.core.rules.admission_queue import wait_of_job
@@ -189,10 +196,9 @@ def _decisions(
 
 
 def _decision(entry: LedgerEntry, omitted: int, *, with_rules: bool) -> DecisionRow:
-    subject = getattr(entry.event, "subject", None)
-    changes = tuple(f"{name}: {before} → {after}" for name, before, after in budget_changes(entry))
+    changes = tuple(f"{name.replace('_', ' ')}: {old} → {new}" for name, old, new in budget_changes(entry))
     passed_over = rules_passed_over(entry) if with_rules and entry.decision.rule > Rule.STALE else ()
-    return DecisionRow(entry, omitted, str(subject.replica_id) if subject else "", changes, passed_over)
+    return DecisionRow(entry, omitted, str(replica_of(entry) or ""), changes, passed_over)
 
 
 def _timeline(history: History, now: datetime, view: View) -> Timeline:

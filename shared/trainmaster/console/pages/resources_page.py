@@ -175,7 +175,7 @@ def _lines(query: MetricQuery, answers: Answers) -> list[Line]:
     }
     lows, highs = (defaultdict(dict, by_reducer[reducer]) for reducer in (Reducer.MIN, Reducer.MAX))
     return [
-        Line(_line_name(label, name), values, lows[name], highs[name])
+        Line(f"GPU {name}" if label is Label.GPU else name.replace("-", " "), values, lows[name], highs[name])
         for name, values in sorted(by_reducer[Reducer.MEAN].items())
     ]
 
@@ -187,7 +187,3 @@ def _values(all_series: Sequence[MetricSeries], label: Label) -> dict[str, dict[
         for series in all_series
         if _LABEL_VALUE.fullmatch(name := series.labels.get(label, ""))
     }
-
-
-def _line_name(label: Label, value: str) -> str:
-    return f"GPU {value}" if label is Label.GPU else value.replace("-", " ")

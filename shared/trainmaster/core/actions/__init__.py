@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trainmaster.core.actions.budget import Budget
 from trainmaster.core.actions.job_actions import (
     AcceptJob,
     BeginPreparing,
@@ -30,6 +29,7 @@ from trainmaster.core.actions.job_actions import (
     SucceedJob,
 )
 from trainmaster.core.actions.replica_actions import (
+    Budget,
     MarkHostReady,
     MarkReady,
     RecordCompletion,
@@ -46,41 +46,6 @@ from trainmaster.core.actions.trial_actions import (
     StopTrial,
     TrialAction,
 )
-
-__all__ = [
-    "AcceptJob",
-    "Action",
-    "BeginPreparing",
-    "BeginRound",
-    "BeginRunning",
-    "BeginTrial",
-    "Budget",
-    "CancelJob",
-    "CompleteTuning",
-    "ContinueProvisioning",
-    "DeleteJob",
-    "EndTrial",
-    "FailJob",
-    "Ignore",
-    "JobAction",
-    "MarkHostReady",
-    "MarkReady",
-    "MarkTrialRunning",
-    "NoteCost",
-    "RecordCompletion",
-    "RecordHostDone",
-    "RecordMeasurements",
-    "ReplaceVm",
-    "ReplicaAction",
-    "RerunJob",
-    "RestartReplica",
-    "SaveRound",
-    "SetLabels",
-    "StopRound",
-    "StopTrial",
-    "SucceedJob",
-    "TrialAction",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from trainmaster.core.actions.budget import Budget
-from trainmaster.core.actions.replica_actions import ReplaceVm
+from trainmaster.core.actions.replica_actions import Budget, ReplaceVm
 from trainmaster.core.model.job import Job, Label
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Saving

@@ -1,14 +1,23 @@
-"""Actions on one replica, which is named by the key of its document."""
+"""Actions on one replica, which is named by the key of its document, and the limits that actions are charged to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Literal
 
-from trainmaster.core.actions.budget import Budget
 from trainmaster.core.model.replica import HostVm
 from trainmaster.core.model.tuning import Measurement
+
+
+class Budget(StrEnum):
+    """The limit that an action is charged to."""
+
+    FREE = "free"
+    RESTARTS = "restarts"
+    RERUNS = "reruns"
+    INTERNAL = "internal"
 
 
 @dataclass(frozen=True, slots=True)

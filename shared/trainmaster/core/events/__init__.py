@@ -47,45 +47,6 @@ from trainmaster.core.events.tuning_events import (
     TuningEnded,
 )
 
-__all__ = [
-    "AllReady",
-    "CancelRequested",
-    "CapacityErrorKind",
-    "CostChecked",
-    "Deadline",
-    "DeadlinePassed",
-    "DeleteRequested",
-    "End",
-    "Event",
-    "ExitCause",
-    "IncarnationRef",
-    "JobEvent",
-    "JobSubmitted",
-    "LabelsChanged",
-    "MemberMissing",
-    "MembersJoin",
-    "ProgramError",
-    "ProvisioningStarted",
-    "Reads",
-    "ReplicaEvent",
-    "ReplicaExited",
-    "StopRequested",
-    "TrialEnded",
-    "TrialStarted",
-    "TrialSuggested",
-    "TrialUnpromising",
-    "TrialsMeasured",
-    "TuningEnded",
-    "TuningEvent",
-    "VmLost",
-    "VmNoticed",
-    "VmReady",
-    "VmRef",
-    "VmsNotCreated",
-    "VmsOutOfReach",
-    "VmsQueued",
-]
-
 ReplicaEvent = VmReady | ReplicaExited | VmLost | VmNoticed
 JobEvent = (
     ProvisioningStarted

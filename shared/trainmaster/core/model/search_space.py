@@ -54,6 +54,10 @@ class Parameter:
             return self.choices[index]
         return format_number(self.low) if self.kind is ParameterKind.DOUBLE else str(int(self.low) + index)
 
+    def typed(self, text: str) -> float | str:
+        """Return a value as a number, except for categories."""
+        return text if self.kind is ParameterKind.CATEGORICAL else float(text)
+
 
 def format_number(number: float) -> str:
     """Return the number as a program gets it: whole numbers without a point, so that both int() and float() accept

@@ -68,12 +68,12 @@ class Difference:
     would_be: Decision
 
 
-def concerns(entry: LedgerEntry, replica_id: ReplicaId) -> bool:
-    """Whether the entry is about this replica, or about the job as a whole."""
+def replica_of(entry: LedgerEntry) -> ReplicaId | None:
+    """Return the replica that the entry is about; None: the job as a whole."""
     event = entry.event
     if isinstance(event, MemberMissing):
-        return event.replica_id == replica_id
-    return not isinstance(event, ReplicaEvent) or event.subject.replica_id == replica_id
+        return event.replica_id
+    return event.subject.replica_id if isinstance(event, ReplicaEvent) else None
 
 
 def is_news(entry: LedgerEntry) -> bool:
@@ -94,7 +94,7 @@ def shown_entries(
 
     `everything`: without leaving any out. `with_ends`: with the end of each round besides its verdict.
     """
-    chosen = [entry for entry in entries if replica_id is None or concerns(entry, replica_id)]
+    chosen = [entry for entry in entries if replica_id is None or replica_of(entry) in (None, replica_id)]
     return tuple((entry, 0) for entry in chosen) if everything else condense(one_per_round(chosen, with_ends=with_ends))
 
 
@@ -117,12 +117,12 @@ def one_per_round(entries: Iterable[LedgerEntry], *, with_ends: bool = False) ->
 
 
 def budget_changes(entry: LedgerEntry) -> tuple[tuple[str, int, int], ...]:
-    """Return the counters of an attempt that the decision changed: name in words, before, after."""
+    """Return the counters of an attempt that the decision changed: name, before, after."""
     before, after = entry.before, entry.after
     if before.attempt != after.attempt:
         return ()
     pairs = ((name, getattr(before, name), getattr(after, name)) for name in _COUNTERS)
-    return tuple((name.replace("_", " "), old, new) for name, old, new in pairs if old != new)
+    return tuple((name, old, new) for name, old, new in pairs if old != new)
 
 
 def condense(entries: Iterable[LedgerEntry]) -> tuple[tuple[LedgerEntry, int], ...]:

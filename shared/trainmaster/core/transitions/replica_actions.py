@@ -36,7 +36,8 @@ def change_replica(state: State, action: ReplicaAction, now: datetime) -> Change
         case MarkHostReady():
             return Change(replicas=(_with_host_ready(replica, action),))
         case RecordHostDone():
-            return Change(replicas=(_with_host_done(_with_measurement(replica, action), action.host),))
+            done = replace(_with_measurement(replica, action), hosts_done=(*replica.hosts_done, action.host))
+            return Change(replicas=(replace(done, version=replica.version + 1),))
         case RecordCompletion():
             # The report that it was ready may arrive later.
             done = move_replica(
@@ -158,7 +159,3 @@ def _host_vms_with(replica: Replica, host_vm: HostVm | None) -> tuple[HostVm, ..
     if host_vm is None or replica.host_vm(host_vm.host) is not None:
         return replica.host_vms
     return (*replica.host_vms, host_vm)
-
-
-def _with_host_done(replica: Replica, host: int) -> Replica:
-    return replace(replica, hosts_done=(*replica.hosts_done, host), version=replica.version + 1)

@@ -163,7 +163,11 @@ def _letter(message: PubsubMessage) -> DeadLetter:
         reason=attributes.get("reason") or unacknowledged,
         data=message.data,
         cut_from=attributes.get("cut", "") if not moved_from else "",
-        attributes={name: value for name, value in attributes.items() if not _is_added(name)},
+        attributes={
+            name: value
+            for name, value in attributes.items()
+            if name not in push.ADDED and not name.startswith(push.DEAD_LETTER_PREFIX)
+        },
     )
 
 
@@ -183,10 +187,6 @@ def _choose(letters: Mapping[str, DeadLetter], ids: Sequence[str] | None) -> lis
     if missing := [letter_id for letter_id in ids if letter_id not in by_id]:
         raise PermanentError(f"no dead letter {', '.join(missing)}: `trainmaster dead-letters list` shows them")
     return [by_id[letter_id] for letter_id in ids]
-
-
-def _is_added(attribute: str) -> bool:
-    return attribute in push.ADDED or attribute.startswith(push.DEAD_LETTER_PREFIX)
 
 
 @contextmanager

@@ -63,7 +63,10 @@ def resource(job: Job, create: Create, defaults: VmDefaults, metadata: Mapping[s
     node = tpu_v2.Node(
         runtime_version=tpu.runtime,
         network_config=_network(job.plan, defaults),
-        scheduling_config=_scheduling(job.plan, create),
+        # A reservation is matched by zone and type, not by name; Spot nodes cannot use one.
+        scheduling_config=tpu_v2.SchedulingConfig(
+            spot=create.spot, reserved=job.plan.reservation is not None and not create.spot
+        ),
         labels=labels(job, create),
         metadata=metadata,
     )
@@ -97,12 +100,6 @@ def _with_project(reference: str, project: str) -> str:
     """Return the reference with the project, which Cloud TPU requires and Compute Engine does not."""
     is_partial = reference.startswith(("global/", "regions/"))
     return f"projects/{project}/{reference}" if is_partial else reference
-
-
-def _scheduling(plan: Plan, create: Create) -> tpu_v2.SchedulingConfig:
-    """Return the scheduling options. A TPU reservation is matched by zone and type, not by name; Spot nodes cannot use
-    one."""
-    return tpu_v2.SchedulingConfig(spot=create.spot, reserved=plan.reservation is not None and not create.spot)
 
 
 def vm_of(node: tpu_v2.Node) -> Vm:

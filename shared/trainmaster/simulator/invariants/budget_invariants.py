@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
 
 from trainmaster.core.actions import (
     Action,
@@ -17,26 +16,16 @@ from trainmaster.core.actions import (
     StopRound,
 )
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, State
-from trainmaster.core.model.replica import Replica
 from trainmaster.simulator.invariants.violation import ViolationError
-
-COUNTED: Final = ("restarts_used", "replaced")
-"""Fields of `Replica` that are recounted."""
-
-
-@dataclass(slots=True)
-class ReplicaCount:
-    """Expected values of the fields of a `Replica` that have the same names."""
-
-    restarts_used: int = 0
-    replaced: int = 0
 
 
 @dataclass(slots=True)
 class BudgetCount:
     """The budgets of one job, counted from its decisions."""
 
-    _replicas: defaultdict[str, ReplicaCount] = field(default_factory=lambda: defaultdict(ReplicaCount))
+    _restarts: Counter[str] = field(default_factory=Counter)
+    """Charged restarts, by the key of the replica."""
+    _replaced: Counter[str] = field(default_factory=Counter)
     _reruns: int = 0
     _internal: int = 0
     _free_reruns: int = 0
@@ -45,11 +34,10 @@ class BudgetCount:
         """Count the charges of one more action."""
         charged = action.replacement if isinstance(action, StopRound) else action
         if isinstance(charged, RestartReplica | ReplaceVm | BeginRound) and charged.replica:
-            count = self._replicas[charged.replica]
-            count.restarts_used += charged.charge is Budget.RESTARTS
-            count.replaced += isinstance(charged, ReplaceVm)
+            self._restarts[charged.replica] += charged.charge is Budget.RESTARTS
+            self._replaced[charged.replica] += isinstance(charged, ReplaceVm)
         if isinstance(action, ContinueProvisioning) and action.lost:
-            self._replicas[action.lost].replaced += 1
+            self._replaced[action.lost] += 1
         if isinstance(action, RerunJob):
             self._reruns += action.charge is Budget.RERUNS
             self._internal += action.charge is Budget.INTERNAL
@@ -67,9 +55,6 @@ class BudgetCount:
         for replica in state.replicas:
             if not 0 <= replica.restarts_used <= RESTARTS_MAX:
                 raise ViolationError(f"I3: over the limit: {replica}")
-            if _stored_count(replica) != self._replicas[replica.key]:
-                raise ViolationError(f"I3: stored {replica}; counted {self._replicas[replica.key]}")
-
-
-def _stored_count(replica: Replica) -> ReplicaCount:
-    return ReplicaCount(**{name: getattr(replica, name) for name in COUNTED})
+            expected = (self._restarts[replica.key], self._replaced[replica.key])
+            if (replica.restarts_used, replica.replaced) != expected:
+                raise ViolationError(f"I3: stored {replica}; counted (restarts, replaced) {expected}")

@@ -70,7 +70,7 @@ class GlobalInvariants:
         else:
             self._duplicate_name_since = None
         for invariants in self.jobs.values():
-            invariants.check_time_limits()
+            invariants.cluster.check_time_limits()
 
     def check_end(self) -> None:
         """Check the end of all jobs. Called when the faults are over and nothing happens any more."""

@@ -54,14 +54,14 @@ class JobInvariants:
     _entries_read: int = 0
     _budgets: BudgetCount = field(default_factory=BudgetCount)
     _rounds: RoundInvariants = field(init=False)
-    _cluster: ClusterInvariants = field(init=False)
-    _vms: VmInvariants = field(default_factory=VmInvariants)
+    cluster: ClusterInvariants = field(init=False)
+    vms: VmInvariants = field(default_factory=VmInvariants)
     _ended_incarnations: set[tuple[str, int]] = field(default_factory=set)
     _label_changes: int = 0
 
     def __post_init__(self) -> None:
         self._rounds = RoundInvariants(self.ends)
-        self._cluster = ClusterInvariants(self.context)
+        self.cluster = ClusterInvariants(self.context)
 
     @property
     def job(self) -> Job | None:
@@ -83,17 +83,9 @@ class JobInvariants:
         if loaded is None or loaded.state != self.state:
             raise ViolationError(f"I9: stored {loaded and loaded.state}\nbut the ledger leads to {self.state}")
 
-    def check_time_limits(self) -> None:
-        """Check the time limits of the job's cluster. Called after every action."""
-        self._cluster.check_time_limits()
-
-    def check_creation(self, vm: SimVm) -> None:
-        """Check a VM that is being created (I5)."""
-        self._vms.check_creation(vm)
-
     def check_deletion(self, vm: SimVm) -> None:
         """Check that this VM, which is about to be deleted, is not one that the stored state desires (I5)."""
-        self._vms.check_deletion(vm, self.state)
+        self.vms.check_deletion(vm, self.state)
 
     def check_end(self) -> None:
         """Check that the job has ended without VMs, and the fold of its ledger (I1, I6, I9).
@@ -143,7 +135,7 @@ class JobInvariants:
         self._budgets.check(self.state)
         self._rounds.apply(entry, self.state)
         self._check_user_action(before, entry, self.state.job)
-        self._cluster.apply(entry, self.state)
+        self.cluster.apply(entry, self.state)
         if self.state.job.state.is_terminal and self.ended_s is None:
             self.ended_s = self.context.now
 
@@ -165,9 +157,9 @@ class JobInvariants:
                 f"I4: {entry.key} is not of the current incarnation of {replica}: {decision.action.kind}"
             )
         if isinstance(event, VmLost) and event.cause is LossCause.AGENT_SILENT:
-            self._vms.check_silence(entry, subject, self.pool, self.context.now)
+            self.vms.check_silence(entry, subject, self.pool, self.context.now)
         is_slice = before.job.plan.group(subject.replica_id.task_type).tpu is not None
-        self._vms.check_accepted(entry, subject, is_slice=is_slice)
+        self.vms.check_accepted(entry, subject, is_slice=is_slice)
         is_alone = not is_member(before.job.plan, replica.replica_id)
         if is_alone and isinstance(event, ReplicaExited | VmLost) and not isinstance(decision.action, RecordHostDone):
             incarnation = (replica.key, replica.incarnation)

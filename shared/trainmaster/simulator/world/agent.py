@@ -58,6 +58,7 @@ class SimAgent:
         self._boots = 0  # actions that were planned before the last boot are dropped
         self._is_up = False
         self.off_since_s: float | None = None
+        """Virtual time since which it writes nothing, because its VM is off or hangs; None: it writes."""
         self._agent_started_at = context.scheduler.clock()
         self._reset()
 
@@ -72,9 +73,10 @@ class SimAgent:
         self._held: Key | None = None
         self._may_start_at = self._started_at = 0.0
 
-    # What happens to the VM: see `trainmaster.simulator.world.vm.VmAgent`.
+    # What happens to the agent because of its VM.
 
     def boot(self) -> None:
+        """The VM has started."""
         self._boots += 1
         self._is_up, self.off_since_s = True, None
         self._reset()
@@ -86,6 +88,7 @@ class SimAgent:
         self.wake()
 
     def power_off(self) -> None:
+        """The VM has stopped: agent and program end at once."""
         self._boots += 1
         self._is_up, self.off_since_s = False, self._context.now
         if self.program:
@@ -100,11 +103,13 @@ class SimAgent:
             self.boot()
 
     def shut_down(self) -> None:
+        """The operating system is shutting down."""
         if self._is_up:
             self._stopping = True
             self._reconcile()
 
     def receive_notice(self, cause: str) -> None:
+        """The metadata server announces the end of the VM."""
         self._plan_within((0.1, 2.0), lambda: self._on_fault(cause))
 
     def receive_maintenance_window(self, within_s: float) -> None:
@@ -120,6 +125,7 @@ class SimAgent:
             self._plan_within((0.0, within_s), lambda: self._on_fault("maintenance"))
 
     def wake(self) -> None:
+        """The directive in the VM's metadata has changed."""
         if self._is_up:
             self._plan_within(DIRECTIVE_S, lambda: self._on_directive(self._vm.observed.directive))
 

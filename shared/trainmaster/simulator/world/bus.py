@@ -41,10 +41,8 @@ class SimBus:
 
     def publish(self, topic: str, data: bytes, attributes: Mapping[str, str]) -> None:
         context, faults = self.context, self.context.faults
-        if topic in REPAIRED_BY_SWEEP and context.chance(faults.lost):
-            context.log("lost", topic)
-            return
-        if topic in REPEATED_BY_AGENT and context.chance(faults.lost_event):
+        lost = faults.lost if topic in REPAIRED_BY_SWEEP else faults.lost_event if topic in REPEATED_BY_AGENT else 0.0
+        if context.chance(lost):
             context.log("lost", topic)
             return
         if topic == topics.DEAD_LETTER:

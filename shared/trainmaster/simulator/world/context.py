@@ -28,6 +28,10 @@ class Context:
     def now(self) -> float:
         return self.scheduler.now
 
+    def sleep(self, seconds: float) -> None:
+        """Let other actions run meanwhile."""
+        self.scheduler.run_until(self.now + seconds)
+
     def chance(self, probability: float) -> bool:
         """Return True with this probability. A probability of 0 draws no random number."""
         return probability > 0 and self.rng.random() < probability

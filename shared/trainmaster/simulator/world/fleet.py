@@ -29,6 +29,7 @@ CREATE_S: Final = (8.0, 25.0)
 SLOW_CREATE_S: Final = (40.0, 150.0)
 DELETE_S: Final = (2.0, 35.0)
 EXPIRY_SLACK_S: Final = 3600.0
+STOPS: Final = (VmStatus.STOPPING, VmStatus.STOPPED)
 
 
 @dataclass(slots=True)
@@ -45,8 +46,6 @@ class SimFleet:
 
     context: Context
     pool: VmPool
-    sleep: Callable[[float], None]
-    """Called with the seconds that a call waits; other actions run meanwhile."""
     replays_requests: bool = True
     """Whether a request id returns its first result forever, as in Compute Engine, or until one of its VMs is gone."""
     on_create: Callable[[SimVm], None] = lambda _: None
@@ -69,7 +68,10 @@ class SimFleet:
         existing = {name: present[name, create.zone] for name in create.names if (name, create.zone) in present}
         operation = self._operation_of(create.request_key(job.job_id))
         if operation is None and existing:
-            if any(_blocks(vm.observed, create) for vm in existing.values()):
+            if any(
+                vm.observed.vm_generation < create.vm_generation or vm.observed.status in STOPS
+                for vm in existing.values()
+            ):  # it must be deleted before another one of its name can be created
                 return Pending()
             missing = [
                 (replica_id, name)
@@ -87,7 +89,7 @@ class SimFleet:
         if operation is None:
             operation = self._insert(job, create, metadata)
         if not operation.is_done:
-            self.sleep(min(INSERT_WAIT_S, max(0.0, operation.done_s - self.context.now)))
+            self.context.sleep(min(INSERT_WAIT_S, max(0.0, operation.done_s - self.context.now)))
         if not operation.is_done:
             return Pending()
         return operation.error or Created()
@@ -98,7 +100,7 @@ class SimFleet:
             return True
         self.on_delete(existing)
         self.pool.shut_down(existing, self.context.between(*DELETE_S), stays=False)
-        self.sleep(DELETE_WAIT_S)
+        self.context.sleep(DELETE_WAIT_S)
         return existing.is_gone
 
     def write_directive(self, vm: Vm, directive: Directive) -> bool:
@@ -207,11 +209,6 @@ class SimFleet:
                 self.pool.remove(vm, "stockout")
             else:
                 self.pool.start(vm)
-
-
-def _blocks(vm: Vm, create: Create) -> bool:
-    """Return whether this VM must be deleted before another one of its name can be created."""
-    return vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED)
 
 
 def _stockout(zone: str) -> NotCreated:

@@ -148,9 +148,6 @@ class Functions:
             self.running -= 1
         return True
 
-    def sleep(self, seconds: float) -> None:
-        self.context.scheduler.run_until(self.context.now + seconds)
-
     def _deps(self) -> CreationDeps:
         skew_s = self.context.faults.skew_s
         skew_s = self.context.between(-skew_s, skew_s) if skew_s else 0.0
@@ -170,7 +167,7 @@ class Functions:
 
     def _sleep_of_flow(self, seconds: float) -> None:
         """Sleep. Jitter, which the flow drew from a generator without a seed, is drawn from the history's generator."""
-        self.sleep(seconds if seconds in PROVISION_WAITS_S else self.context.between(0, JITTER_S))
+        self.context.sleep(seconds if seconds in PROVISION_WAITS_S else self.context.between(0, JITTER_S))
 
     def _intercept(self, name: str, call: partial[Any], queue_read: QueueRead | None = None) -> Any:
         context, faults = self.context, self.context.faults
@@ -188,10 +185,10 @@ class Functions:
         if drawn >= faults.suspend:
             return self._apply(name, call, queue_read)
         if drawn < faults.suspend / 2:
-            self.sleep(context.between(*SUSPENDED_S))
+            context.sleep(context.between(*SUSPENDED_S))
             return self._apply(name, call, queue_read)
         result = self._apply(name, call, queue_read)
-        self.sleep(context.between(*SUSPENDED_S))
+        context.sleep(context.between(*SUSPENDED_S))
         return result
 
     def _apply(self, name: str, call: partial[Any], queue_read: QueueRead | None) -> Any:

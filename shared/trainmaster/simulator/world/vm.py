@@ -8,41 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from trainmaster.core.model.vm import Vm, VmStatus
 from trainmaster.simulator.world.context import Context
 
+if TYPE_CHECKING:
+    from trainmaster.simulator.world.agent import SimAgent
+
 NOTICE_S: Final = 30.0
 """Source: a preempted VM has 30 s between the notice and the end."""
-
-
-class VmAgent(Protocol):
-    """What happens to an agent because of its VM. `trainmaster.simulator.world.agent.SimAgent` implements it."""
-
-    off_since_s: float | None
-    """Virtual time since which it writes nothing, because its VM is off or hangs; None: it writes."""
-
-    def boot(self) -> None:
-        """The VM has started."""
-
-    def power_off(self) -> None:
-        """The VM has stopped: agent and program end at once."""
-
-    def crash(self) -> None:
-        """The agent process ends; systemd starts it again."""
-
-    def shut_down(self) -> None:
-        """The operating system is shutting down."""
-
-    def wake(self) -> None:
-        """The directive in the VM's metadata has changed."""
-
-    def receive_notice(self, cause: str) -> None:
-        """The metadata server announces the end of the VM."""
-
-    def receive_maintenance_window(self, within_s: float) -> None:
-        """The metadata server announces maintenance in `within_s` seconds."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +32,7 @@ class SimVm:
     expires_s: float
     """Virtual time at which Compute Engine deletes the VM in any case (its maximum run duration)."""
     hosts: int = 1
-    agents: tuple[VmAgent, ...] = ()
+    agents: tuple[SimAgent, ...] = ()
     hung_s: float | None = None
     """Virtual time at which it hung; None: it does not hang."""
     is_gone: bool = False
@@ -73,7 +48,7 @@ class VmPool:
     """All VMs of a history, and what changes their power state."""
 
     context: Context
-    make_agents: Callable[[SimVm], tuple[VmAgent, ...]]
+    make_agents: Callable[[SimVm], tuple[SimAgent, ...]]
     """Called when a VM first runs: return its agents, one for each host."""
     present: dict[tuple[str, str], SimVm] = field(default_factory=dict)
     """VMs that exist, by name and zone."""

@@ -13,9 +13,10 @@ from typing import Final
 from trainmaster.core.intake.system_events import log_name
 from trainmaster.core.model.vm import VmStatus
 from trainmaster.messaging import topics
+from trainmaster.simulator.world.agent import SimAgent
 from trainmaster.simulator.world.bus import SimBus
 from trainmaster.simulator.world.context import Context
-from trainmaster.simulator.world.vm import NOTICE_S, SimVm, VmAgent, VmPool
+from trainmaster.simulator.world.vm import NOTICE_S, SimVm, VmPool
 
 HOUR_S: Final = 3600.0
 AUDIT_LOG_SHARE: Final = 0.5
@@ -74,7 +75,7 @@ class VmFaults:
         agent.power_off()
         self._context.scheduler.after(self._context.between(5, 30), lambda: self._finish_reboot(vm, agent))
 
-    def _finish_reboot(self, vm: SimVm, agent: VmAgent) -> None:
+    def _finish_reboot(self, vm: SimVm, agent: SimAgent) -> None:
         if not vm.is_live or vm.observed.status is not VmStatus.RUNNING:
             return
         if len(vm.agents) == 1:
@@ -97,7 +98,7 @@ class VmFaults:
         for agent in vm.agents:
             agent.power_off()
 
-    def _choose_agent(self, vm: SimVm) -> VmAgent:
+    def _choose_agent(self, vm: SimVm) -> SimAgent:
         return vm.agents[int(self._context.rng.random() * len(vm.agents))]
 
     def _write_audit_log(self, vm: SimVm, method: str) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.program.program import Program
 from trainmaster.agent.reporting.serial_console import Console
 from trainmaster.agent.setup import gcs_mount
@@ -29,16 +28,14 @@ def main(folder: Path, gcsfuse: bytes, source: str) -> None:
     gcs_mount.UPLOAD_S = 3.0
     uri = f"gs://stage/tools/{hashlib.sha256(gcsfuse).hexdigest()}/gcsfuse"
 
-    def get(_: str) -> str:
-        if not gcsfuse:
-            raise HttpError(404, "no such key")
-        return uri
+    def find(_: str) -> str | None:
+        return uri if gcsfuse else None
 
     def download(_: str, into: Path) -> None:
         into.write_bytes(gcsfuse)
 
     workspace = Workspace(work, {**os.environ, "WORK": str(work)}, Console(sys.stderr.fileno()))
-    metadata, storage = cast(Any, SimpleNamespace(get=get)), cast(Any, SimpleNamespace(download=download))
+    metadata, storage = cast(Any, SimpleNamespace(find=find)), cast(Any, SimpleNamespace(download=download))
     config = cast(Any, SimpleNamespace(gcs=bool(gcsfuse), container=None))
     mount = gcs_mount.GcsMount(config, workspace, metadata, storage, CancellableRunner(), point)
     try:

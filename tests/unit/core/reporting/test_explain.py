@@ -16,7 +16,7 @@ from trainmaster.core.model.job import JobState, Placement, State
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
-from trainmaster.core.reporting.explain import concerns, differences, next_steps, rules_passed_over, shown_entries
+from trainmaster.core.reporting.explain import differences, next_steps, replica_of, rules_passed_over, shown_entries
 from trainmaster.core.rules.admission_queue import Wait
 from trainmaster.core.rules.judge import judge
 
@@ -51,7 +51,7 @@ def test_rules_passed_over_are_those_before_the_one_that_applied() -> None:
 
 
 def test_entries_that_concern_a_replica_are_its_own_and_the_jobs() -> None:
-    keys = [entry.key for entry in a_world().ledger if concerns(entry, ReplicaId(TaskType.WORKER, 0))]
+    keys = [entry.key for entry in a_world().ledger if replica_of(entry) in (None, ReplicaId(TaskType.WORKER, 0))]
     assert keys == [
         "submitted",
         "preparing",
