@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from trainmaster.core.model.installation import own
 from trainmaster.flows import maintenance, replica_exit, vm_ready
 from trainmaster.messaging import topics
 from trainmaster.messaging.agent_messages import decode_replica_exit, decode_vm_ready
@@ -35,7 +34,7 @@ def replay_agent_event(letter: DeadLetter) -> bool:
     handle = HANDLERS.get(letter.topic or "")
     if handle is None:
         return False
-    handle(Message(letter.data, letter.attributes, letter.id, letter.published_at, f"/{own(letter.topic or '')}"))
+    handle(Message(letter.data, letter.attributes, letter.id, letter.published_at, f"/{letter.topic}"))
     return True
 
 

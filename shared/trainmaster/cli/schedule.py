@@ -123,8 +123,7 @@ def list_schedules(location: Location = REGION, form: OutputFormat = Format.TABL
     """List the schedules of a region: those that submit jobs, and any others."""
     choose_installation()
     with closing(_scheduler()) as scheduler:
-        listed = scheduler.list_jobs(_parent(location))
-    schedules = [job for job in listed if f"/jobs/{_own_name('')}" in job["name"]]
+        schedules = [job for job in scheduler.list_jobs(_parent(location)) if f"/jobs/{_own_name('')}" in job["name"]]
     print_result(
         form,
         schedules,

@@ -52,21 +52,18 @@ class CloudJobLog:
 
     def write(self, lines: Sequence[ServiceLine]) -> None:
         """Write under the resource type `ml_job`, or `generic_task` in projects that may not write `ml_job`."""
+        job_id = public_id(lines[0].job_id)
+        task = {"location": "global", "namespace": own(LOG_ID), "job": job_id, "task_id": SERVICE}
         try:
             with google_errors("write to Cloud Logging"):
-                self._write_with_fallback(lines)
+                if self._may_use_ml_job:
+                    with suppress(exceptions.BadRequest):
+                        self._write(lines, "ml_job", {"job_id": job_id, "task_name": SERVICE})
+                        return
+                self._write(lines, "generic_task", task)
+                self._may_use_ml_job = False
         except (PermanentError, exceptions.GoogleAPICallError, GoogleAuthError) as error:
             raise TemporaryError(str(error)) from error
-
-    def _write_with_fallback(self, lines: Sequence[ServiceLine]) -> None:
-        job_id = public_id(lines[0].job_id)
-        if self._may_use_ml_job:
-            with suppress(exceptions.BadRequest):
-                self._write(lines, "ml_job", {"job_id": job_id, "task_name": SERVICE})
-                return
-        task = {"location": "global", "namespace": own(LOG_ID), "job": job_id, "task_id": SERVICE}
-        self._write(lines, "generic_task", task)
-        self._may_use_ml_job = False
 
     def _write(self, lines: Sequence[ServiceLine], resource: str, of_resource: Mapping[str, str]) -> None:
         labels = {"ml.googleapis.com/job_id": public_id(lines[0].job_id), "ml.googleapis.com/task_name": SERVICE}

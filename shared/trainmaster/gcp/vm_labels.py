@@ -37,7 +37,7 @@ METRIC: Final = "trainmaster/metric"
 
 
 def job_key() -> str:
-    """Return the key of the label with the job: listings of one installation do not find the VMs of another one."""
+    """Return the key of the label with the job: no list of one installation has the VMs of another one."""
     return own("trainmaster-job")
 
 

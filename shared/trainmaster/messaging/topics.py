@@ -1,5 +1,4 @@
 """Names of the topics. Each topic of a function has one push subscription of the same name (docs/interfaces.md).
-`own` makes those of an installation with a name of them, where Pub/Sub is called.
 
 Two topics lead to the function `maintenance`: VMs may publish to MAINTENANCE, only Compute Engine's audit log to
 SYSTEM_EVENTS.

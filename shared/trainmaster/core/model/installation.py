@@ -1,7 +1,7 @@
 """The names of what an installation owns: no two installations of a project share one.
 
-An installation has no name, and owns `trainmaster-upload` and VMs `tm-…`; or it has a name, and owns `tmNAME-upload`
-and VMs `tmNAME-…`. NAME has no hyphen, so no such prefix is the beginning of another one. Like the project, it is the
+One without a name owns `trainmaster-upload` and VMs `tm-…`; one with a name owns `tmNAME-upload` and VMs `tmNAME-…`.
+A name has no hyphen, so that no such prefix is the beginning of another one. Like the project, it is the
 same for the life of a process: it is read here, and not passed through all decisions (decision 179).
 """
 
