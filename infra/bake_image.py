@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from trainmaster.core.model.installation import own
 from trainmaster.jobspec.catalog.algorithms import ALGORITHMS
 from trainmaster.jobspec.catalog.runtimes import DEEP_LEARNING_IMAGES, RUNTIMES, Runtime
 from trainmaster.packaging.algorithms_archive import REQUIREMENTS
@@ -107,7 +108,7 @@ def _create_command(target: Target, vm: str, place: Sequence[str]) -> tuple[str,
         *("compute", "instances", "create", vm, *place, f"--machine-type={MACHINE}"),
         *(f"--image-family={target.google_family}", f"--image-project={target.google_project}"),
         *(f"--boot-disk-size={target.disk_gb}GB", "--boot-disk-type=pd-ssd"),
-        *(f"--subnet=trainmaster-{region}", "--no-address", "--no-service-account", "--no-scopes"),
+        *(f"--subnet={own('trainmaster')}-{region}", "--no-address", "--no-service-account", "--no-scopes"),
         *(f"--max-run-duration={LIMIT_S}s", "--instance-termination-action=DELETE"),
         f"--metadata=trainmaster-packages={' '.join(target.packages)}",
         f"--metadata-from-file=startup-script={SCRIPT}",

@@ -1,7 +1,7 @@
 resource "google_billing_budget" "this" {
   count           = var.budget == null ? 0 : 1
   billing_account = var.billing_account
-  display_name    = "Trainmaster in ${var.project}"
+  display_name    = "${local.title} in ${var.project}"
 
   budget_filter {
     projects = ["projects/${data.google_project.this.number}"]

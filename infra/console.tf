@@ -43,8 +43,8 @@ resource "google_project_service" "iap" {
 
 resource "google_service_account" "console" {
   for_each     = local.installed_consoles
-  account_id   = "trainmaster-${replace(each.key, "_", "-")}"
-  display_name = "Trainmaster ${replace(each.key, "_", " ")}"
+  account_id   = "${local.name}-${replace(each.key, "_", "-")}"
+  display_name = "${local.title} ${replace(each.key, "_", " ")}"
 
   depends_on = [time_sleep.apis]
 }
@@ -60,6 +60,7 @@ module "console" {
   source   = "./modules/event_function"
   for_each = local.installed_consoles
 
+  prefix            = local.name
   name              = each.key
   entry_point       = "console"
   project           = var.project
@@ -72,7 +73,7 @@ module "console" {
   pubsub_agent      = local.pubsub_agent
   dead_letter_topic = google_pubsub_topic.dead_letter.id
   environment = merge(local.environment, {
-    TRAINMASTER_CONSOLE_AUDIENCE = "/projects/${data.google_project.this.number}/locations/${var.region}/services/trainmaster-${replace(each.key, "_", "-")}"
+    TRAINMASTER_CONSOLE_AUDIENCE = "/projects/${data.google_project.this.number}/locations/${var.region}/services/${local.name}-${replace(each.key, "_", "-")}"
     TRAINMASTER_CONSOLE_ACTS     = tostring(each.value.acts)
   })
   memory        = "512Mi"
@@ -137,6 +138,14 @@ resource "google_project_iam_member" "console_reads_state" {
   role     = "roles/datastore.viewer"
   member   = google_service_account.console[each.key].member
 
+  dynamic "condition" {
+    for_each = local.databases
+    content {
+      title      = "own database only"
+      expression = "resource.name == '${condition.value}'"
+    }
+  }
+
   depends_on = [time_sleep.identities]
 }
 
@@ -145,6 +154,14 @@ resource "google_project_iam_member" "console_changes_state" {
   project  = var.project
   role     = "roles/datastore.user"
   member   = google_service_account.console[each.key].member
+
+  dynamic "condition" {
+    for_each = local.databases
+    content {
+      title      = "own database only"
+      expression = "resource.name == '${condition.value}'"
+    }
+  }
 
   depends_on = [time_sleep.identities]
 }

@@ -1,5 +1,5 @@
 resource "google_firestore_database" "this" {
-  name                              = "(default)"
+  name                              = local.database
   location_id                       = var.region
   type                              = "FIRESTORE_NATIVE"
   concurrency_mode                  = "PESSIMISTIC"

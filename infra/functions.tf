@@ -16,6 +16,7 @@ locals {
   # The settings are described in docs/settings.md.
   environment = {
     TRAINMASTER_PROJECT                = var.project
+    TRAINMASTER_INSTALLATION           = var.installation
     TRAINMASTER_BUCKET                 = google_storage_bucket.this.name
     TRAINMASTER_AGENT                  = "gs://${google_storage_bucket.stage.name}/${google_storage_bucket_object.agent.name}"
     TRAINMASTER_ALGORITHMS             = "gs://${google_storage_bucket.stage.name}/${google_storage_bucket_object.algorithms.name}"
@@ -29,7 +30,7 @@ locals {
     TRAINMASTER_REGIONS                = join(",", keys(var.worker_regions))
     TRAINMASTER_SERIAL_PORT_LOGGING    = tostring(var.serial_port_logging)
     TRAINMASTER_METRICS                = var.metrics
-    TRAINMASTER_PACKAGE_INDEX          = var.package_mirror ? "https://${var.region}-python.pkg.dev/${var.project}/trainmaster-pypi/simple/" : ""
+    TRAINMASTER_PACKAGE_INDEX          = var.package_mirror ? "https://${var.region}-python.pkg.dev/${var.project}/${local.name}-pypi/simple/" : ""
     TRAINMASTER_BOOT_IMAGES            = join(",", [for family, image in var.boot_images : "${family}=${image}"])
     TRAINMASTER_NOTIFICATIONS          = tostring(local.notifications)
     TRAINMASTER_SSH                    = tostring(length(var.ssh_users) > 0)
@@ -41,6 +42,7 @@ module "function" {
   source   = "./modules/event_function"
   for_each = local.functions
 
+  prefix            = local.name
   name              = each.key
   project           = var.project
   region            = var.region

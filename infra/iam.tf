@@ -50,6 +50,14 @@ resource "google_project_iam_member" "state" {
   role     = "roles/datastore.user"
   member   = google_service_account.function[each.key].member
 
+  dynamic "condition" {
+    for_each = local.databases
+    content {
+      title      = "own database only"
+      expression = "resource.name == '${condition.value}'"
+    }
+  }
+
   depends_on = [time_sleep.identities]
 }
 
@@ -58,6 +66,14 @@ resource "google_project_iam_member" "upload_reads" {
   project = var.project
   role    = "roles/datastore.viewer"
   member  = google_service_account.function["upload"].member
+
+  dynamic "condition" {
+    for_each = local.databases
+    content {
+      title      = "own database only"
+      expression = "resource.name == '${condition.value}'"
+    }
+  }
 
   depends_on = [time_sleep.identities]
 }
@@ -104,8 +120,8 @@ resource "google_storage_bucket_iam_member" "package_versions" {
 # Cloud Storage answers 403 instead of 404 for a missing object to a caller who may not list. The permission is checked on the bucket,
 # so it cannot have the condition above. It shows names, not contents.
 resource "google_project_iam_custom_role" "object_lister" {
-  role_id     = "trainmasterObjectLister${var.role_suffix}"
-  title       = "Trainmaster object lister"
+  role_id     = "${local.name}ObjectLister${var.role_suffix}"
+  title       = "${local.title} object lister"
   description = "Finds out whether an object exists."
   permissions = ["storage.objects.list"]
 
@@ -123,8 +139,8 @@ resource "google_storage_bucket_iam_member" "upload_lists" {
 # These functions find out whether what a job names exists. The role shows metadata, and neither the values of secrets nor the contents of
 # images and buckets. docs/decisions/0056-resources-before-vms.md
 resource "google_project_iam_custom_role" "resource_viewer" {
-  role_id     = "trainmasterResourceViewer${var.role_suffix}"
-  title       = "Trainmaster resource viewer"
+  role_id     = "${local.name}ResourceViewer${var.role_suffix}"
+  title       = "${local.title} resource viewer"
   description = "Finds out whether the resources that a job names exist."
   permissions = [
     "artifactregistry.tags.get",
@@ -148,8 +164,8 @@ resource "google_project_iam_member" "resource_viewer" {
 
 # Only `provision` manages VMs, and it may act as the worker account only.
 resource "google_project_iam_custom_role" "provisioner" {
-  role_id     = "trainmasterProvisioner${var.role_suffix}"
-  title       = "Trainmaster provisioner"
+  role_id     = "${local.name}Provisioner${var.role_suffix}"
+  title       = "${local.title} provisioner"
   description = "Creates, directs and deletes training VMs."
   permissions = [
     "compute.advice.capacity",
@@ -191,7 +207,7 @@ resource "google_project_iam_member" "provisioner" {
   # is the way out. (IAM has no condition that is simply true.)
   condition {
     title      = "training VMs only"
-    expression = var.restrict_vm_names ? "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}') == '' || resource.name.extract('/instances/{name}').startsWith('tm-')" : "request.time > timestamp('2000-01-01T00:00:00Z')"
+    expression = var.restrict_vm_names ? "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}') == '' || resource.name.extract('/instances/{name}').startsWith('${local.vms}')" : "request.time > timestamp('2000-01-01T00:00:00Z')"
   }
 
   depends_on = [time_sleep.identities]
@@ -300,8 +316,8 @@ resource "google_project_iam_member" "worker_metrics" {
 # Google cannot limit the run time of TPU nodes as it does for VMs. Their own hosts delete them (docs/decisions/0012-tpu-nodes.md).
 # IAM cannot limit the permission to a host's own node.
 resource "google_project_iam_custom_role" "tpu_fuse" {
-  role_id     = "trainmasterTpuFuse${var.role_suffix}"
-  title       = "Trainmaster TPU fuse"
+  role_id     = "${local.name}TpuFuse${var.role_suffix}"
+  title       = "${local.title} TPU fuse"
   description = "Lets the hosts of a TPU node delete it when its job no longer needs it."
   permissions = ["tpu.nodes.delete"]
 

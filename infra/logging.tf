@@ -1,10 +1,10 @@
-# Compute Engine's system events: a VM was preempted or lost. They usually arrive seconds after the event.
+# Compute Engine's system events of the installation's VMs: one was preempted or lost. They usually arrive seconds after the event.
 resource "google_logging_project_sink" "system_events" {
-  name                   = "trainmaster-system-events"
+  name                   = "${local.name}-system-events"
   destination            = "pubsub.googleapis.com/${google_pubsub_topic.this["system-events"].id}"
   unique_writer_identity = true
   # The filter compares the whole log name with `=`, because every VM may write to a log whose name contains a part of this name.
-  filter = "logName=\"projects/${var.project}/logs/cloudaudit.googleapis.com%2Fsystem_event\" resource.type=\"gce_instance\" protoPayload.resourceName:\"/instances/tm-\""
+  filter = "logName=\"projects/${var.project}/logs/cloudaudit.googleapis.com%2Fsystem_event\" resource.type=\"gce_instance\" protoPayload.resourceName:\"/instances/${local.vms}\""
 }
 
 resource "google_pubsub_topic_iam_member" "system_events_by_sink" {
@@ -19,9 +19,9 @@ resource "google_pubsub_topic_iam_member" "system_events_by_sink" {
 # lines of the startup script and of the agent itself are kept from the runner: they explain VMs whose agent does not work.
 # Excluded entries are not charged. Source of the log names: GoogleCloudPlatform/guest-agent.
 resource "google_logging_project_exclusion" "copies_of_lines" {
-  name        = "trainmaster-copies-of-lines"
+  name        = "${local.name}-copies-of-lines"
   description = "Copies of the lines that programs of jobs print."
-  filter      = "logName=(\"projects/${var.project}/logs/GCEMetadataScripts\" OR \"projects/${var.project}/logs/GCEMetadataScriptRunner\") resource.type=\"gce_instance\" labels.instance_name=~\"^tm-\" NOT jsonPayload.message:\"[trainmaster]\""
+  filter      = "logName=(\"projects/${var.project}/logs/GCEMetadataScripts\" OR \"projects/${var.project}/logs/GCEMetadataScriptRunner\") resource.type=\"gce_instance\" labels.instance_name=~\"^${local.vms}\" NOT jsonPayload.message:\"[trainmaster]\""
 
   depends_on = [time_sleep.apis]
 }

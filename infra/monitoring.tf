@@ -1,7 +1,7 @@
 # Alerts and dashboard. Each alert's documentation names its runbook in docs/runbooks/.
 
 resource "google_monitoring_notification_channel" "email" {
-  display_name = "Trainmaster"
+  display_name = local.title
   type         = "email"
   labels       = { email_address = var.notify }
 
@@ -11,7 +11,7 @@ resource "google_monitoring_notification_channel" "email" {
 locals {
   alerts = {
     dead-letters = {
-      title    = "Trainmaster: messages in the dead letter"
+      title    = "${local.title}: messages in the dead letter"
       filter   = "metric.type=\"pubsub.googleapis.com/subscription/num_undelivered_messages\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=\"${google_pubsub_subscription.dead_letter.name}\""
       aligner  = "ALIGN_MAX"
       above    = 0
@@ -21,8 +21,8 @@ locals {
     }
     # A forged message of a user or a program triggers the alert above, but not this one, for which the function itself must fail.
     undeliverable = {
-      title    = "Trainmaster: a function failed on a message in all deliveries"
-      filter   = "metric.type=\"pubsub.googleapis.com/subscription/dead_letter_message_count\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=starts_with(\"trainmaster-\")"
+      title    = "${local.title}: a function failed on a message in all deliveries"
+      filter   = "metric.type=\"pubsub.googleapis.com/subscription/dead_letter_message_count\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=starts_with(\"${local.name}-\")"
       aligner  = "ALIGN_DELTA"
       above    = 0
       for_s    = 0
@@ -30,8 +30,8 @@ locals {
       text     = "Pub/Sub moved a message to the dead letter after the last delivery. docs/runbooks/dead-letters.md"
     }
     backlog = {
-      title    = "Trainmaster: events wait for more than ten minutes"
-      filter   = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=starts_with(\"trainmaster-\") AND resource.labels.subscription_id!=\"${google_pubsub_subscription.dead_letter.name}\""
+      title    = "${local.title}: events wait for more than ten minutes"
+      filter   = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=starts_with(\"${local.name}-\") AND resource.labels.subscription_id!=\"${google_pubsub_subscription.dead_letter.name}\""
       aligner  = "ALIGN_MAX"
       above    = 600
       for_s    = 300
@@ -41,8 +41,8 @@ locals {
     # 503 is not counted: a function answers 503 while another service is unavailable, and Pub/Sub delivers the message again. If that
     # lasts, the alert `backlog` reports it.
     errors = {
-      title    = "Trainmaster: a function fails"
-      filter   = "metric.type=\"run.googleapis.com/request_count\" AND resource.type=\"cloud_run_revision\" AND resource.labels.service_name=starts_with(\"trainmaster-\") AND metric.labels.response_code=one_of(\"500\", \"504\")"
+      title    = "${local.title}: a function fails"
+      filter   = "metric.type=\"run.googleapis.com/request_count\" AND resource.type=\"cloud_run_revision\" AND resource.labels.service_name=starts_with(\"${local.name}-\") AND metric.labels.response_code=one_of(\"500\", \"504\")"
       aligner  = "ALIGN_DELTA"
       above    = 20
       for_s    = 0
@@ -82,7 +82,7 @@ resource "google_monitoring_alert_policy" "this" {
 
 # A missing tick leaves no message that could age. This alert therefore watches for the absence of acknowledged deliveries.
 resource "google_monitoring_alert_policy" "sweep_silent" {
-  display_name          = "Trainmaster: the sweep does not run"
+  display_name          = "${local.title}: the sweep does not run"
   combiner              = "OR"
   notification_channels = [google_monitoring_notification_channel.email.id]
 
@@ -110,7 +110,7 @@ resource "google_monitoring_alert_policy" "sweep_silent" {
 # This alert matches log lines directly. A log-based metric would be unknown to Monitoring for ten minutes after its creation,
 # so that the first apply would fail. Source: hashicorp/terraform-provider-google issue 11102.
 resource "google_monitoring_alert_policy" "orphans" {
-  display_name          = "Trainmaster: a VM without an owner was found"
+  display_name          = "${local.title}: a VM without an owner was found"
   combiner              = "OR"
   notification_channels = [google_monitoring_notification_channel.email.id]
 
@@ -135,7 +135,7 @@ resource "google_monitoring_alert_policy" "orphans" {
 }
 
 resource "google_monitoring_alert_policy" "unreadable_job" {
-  display_name          = "Trainmaster: a job cannot be read"
+  display_name          = "${local.title}: a job cannot be read"
   combiner              = "OR"
   notification_channels = [google_monitoring_notification_channel.email.id]
 
@@ -143,7 +143,7 @@ resource "google_monitoring_alert_policy" "unreadable_job" {
     display_name = "a function could not read its document"
 
     condition_matched_log {
-      filter = "resource.type=\"cloud_run_revision\" jsonPayload.action=\"unreadable_job\""
+      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=~\"^${local.name}-\" jsonPayload.action=\"unreadable_job\""
     }
   }
 
@@ -160,7 +160,7 @@ resource "google_monitoring_alert_policy" "unreadable_job" {
 }
 
 resource "google_monitoring_alert_policy" "refused" {
-  display_name          = "Trainmaster: Google refuses calls about VMs"
+  display_name          = "${local.title}: Google refuses calls about VMs"
   combiner              = "OR"
   notification_channels = [google_monitoring_notification_channel.email.id]
 
@@ -186,7 +186,7 @@ resource "google_monitoring_alert_policy" "refused" {
 
 resource "google_monitoring_dashboard" "this" {
   dashboard_json = jsonencode({
-    displayName = "Trainmaster"
+    displayName = local.title
     gridLayout = {
       columns = 2
       widgets = [for title, shown in {
@@ -200,7 +200,7 @@ resource "google_monitoring_dashboard" "this" {
           dataSets = [{
             timeSeriesQuery = {
               timeSeriesFilter = {
-                filter      = "metric.type=\"${shown[0]}\" AND resource.type=\"${shown[1]}\""
+                filter      = "metric.type=\"${shown[0]}\" AND resource.type=\"${shown[1]}\" AND resource.labels.${shown[1] == "pubsub_subscription" ? "subscription_id" : "service_name"}=starts_with(\"${local.name}-\")"
                 aggregation = { alignmentPeriod = "60s", perSeriesAligner = shown[2] }
               }
             }

@@ -2,14 +2,14 @@
 
 locals {
   network    = try(var.network.network, google_compute_network.this[0].id)
-  subnetwork = try(var.network.subnetwork, "projects/${var.project}/regions/{region}/subnetworks/trainmaster-{region}")
+  subnetwork = try(var.network.subnetwork, "projects/${var.project}/regions/{region}/subnetworks/${local.name}-{region}")
 
   own_regions = var.network == null ? var.worker_regions : {}
 }
 
 resource "google_compute_network" "this" {
   count                   = var.network == null ? 1 : 0
-  name                    = "trainmaster"
+  name                    = local.name
   auto_create_subnetworks = false
   mtu                     = 8896 # large frames for the exchange of gradients
 
@@ -23,7 +23,7 @@ moved {
 
 resource "google_compute_subnetwork" "this" {
   for_each                 = local.own_regions
-  name                     = "trainmaster-${each.key}"
+  name                     = "${local.name}-${each.key}"
   region                   = each.key
   network                  = google_compute_network.this[0].id
   ip_cidr_range            = each.value
@@ -40,7 +40,7 @@ resource "google_compute_subnetwork" "this" {
 # in a project of Google (unconfirmed whether a rule by account would match them). Only workers are in this network.
 resource "google_compute_firewall" "between_replicas" {
   count         = var.network == null ? 1 : 0
-  name          = "trainmaster-between-replicas"
+  name          = "${local.name}-between-replicas"
   network       = google_compute_network.this[0].name
   description   = "Replicas connect to each other on any port, because frameworks choose their own ports."
   source_ranges = values(var.worker_regions)
@@ -63,7 +63,7 @@ moved {
 
 resource "google_compute_router" "this" {
   for_each = var.nat ? local.own_regions : {}
-  name     = "trainmaster-${each.key}"
+  name     = "${local.name}-${each.key}"
   region   = each.key
   network  = google_compute_network.this[0].id
 }
@@ -89,7 +89,7 @@ locals {
 
 resource "google_compute_network" "walled" {
   for_each                = var.walled_accounts
-  name                    = "trainmaster-${each.key}"
+  name                    = "${local.name}-${each.key}"
   auto_create_subnetworks = false
   mtu                     = 8896
 
@@ -98,7 +98,7 @@ resource "google_compute_network" "walled" {
 
 resource "google_compute_subnetwork" "walled" {
   for_each                 = local.walled_subnetworks
-  name                     = "trainmaster-${each.key}"
+  name                     = "${local.name}-${each.key}"
   region                   = each.value.region
   network                  = google_compute_network.walled[each.value.wall].id
   ip_cidr_range            = each.value.range
@@ -113,7 +113,7 @@ resource "google_compute_subnetwork" "walled" {
 
 resource "google_compute_firewall" "walled" {
   for_each                = var.walled_accounts
-  name                    = "trainmaster-${each.key}"
+  name                    = "${local.name}-${each.key}"
   network                 = google_compute_network.walled[each.key].name
   description             = "VMs of one service account connect to each other on any port."
   source_service_accounts = each.value.tpu ? null : [each.value.service_account]
@@ -133,7 +133,7 @@ resource "google_compute_firewall" "walled" {
 
 resource "google_compute_router" "walled" {
   for_each = var.nat ? local.walled_subnetworks : {}
-  name     = "trainmaster-${each.key}"
+  name     = "${local.name}-${each.key}"
   region   = each.value.region
   network  = google_compute_network.walled[each.value.wall].id
 }

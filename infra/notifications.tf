@@ -15,8 +15,8 @@ resource "google_storage_bucket_object" "webhook" {
 
 resource "google_service_account" "webhook" {
   for_each     = local.webhooks
-  account_id   = "trainmaster-webhook"
-  display_name = "Trainmaster: posts notifications to a webhook"
+  account_id   = "${local.name}-webhook"
+  display_name = "${local.title}: posts notifications to a webhook"
 
   depends_on = [time_sleep.apis]
 }
@@ -36,9 +36,10 @@ module "webhook" {
   source   = "./modules/event_function"
   for_each = local.webhooks
 
+  prefix            = local.name
   name              = each.key
   entry_point       = "post_notification"
-  description       = "Trainmaster: posts notifications of jobs to a webhook"
+  description       = "${local.title}: posts notifications of jobs to a webhook"
   project           = var.project
   region            = var.region
   topics            = [google_pubsub_topic.this["job-state"].name]
@@ -65,7 +66,7 @@ module "webhook" {
 # Every function logs each decision once: a redelivered event has duplicate = true.
 resource "google_monitoring_alert_policy" "failed_job" {
   count                 = var.mail_failed_jobs ? 1 : 0
-  display_name          = "Trainmaster: a job failed"
+  display_name          = "${local.title}: a job failed"
   combiner              = "OR"
   notification_channels = [google_monitoring_notification_channel.email.id]
 
@@ -73,7 +74,7 @@ resource "google_monitoring_alert_policy" "failed_job" {
     display_name = "a job failed"
 
     condition_matched_log {
-      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=~\"^trainmaster-\" jsonPayload.action=\"fail_job\" jsonPayload.duplicate=false"
+      filter = "resource.type=\"cloud_run_revision\" resource.labels.service_name=~\"^${local.name}-\" jsonPayload.action=\"fail_job\" jsonPayload.duplicate=false"
       # Programs can write entries with these fields (roles/logging.logWriter), and so send mails, but none with a sentence of theirs.
       label_extractors = { job = "REGEXP_EXTRACT(jsonPayload.job_id, \"^([A-Za-z][A-Za-z0-9_-]*)$\")", reason = "REGEXP_EXTRACT(jsonPayload.reason, \"^([a-z_]+)$\")" }
     }

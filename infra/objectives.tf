@@ -2,8 +2,8 @@
 # alert on the rate at which it uses up its error budget. Source of 14.4: "Alerting on SLOs" in Google's Site Reliability Workbook, for 30 days.
 
 resource "google_monitoring_custom_service" "this" {
-  service_id   = "trainmaster"
-  display_name = "Trainmaster"
+  service_id   = local.name
+  display_name = local.title
 
   depends_on = [time_sleep.apis]
 }
@@ -39,7 +39,7 @@ resource "google_monitoring_slo" "this" {
 
 resource "google_monitoring_alert_policy" "burn_rate" {
   for_each              = local.objectives
-  display_name          = "Trainmaster: not so for nine minutes of an hour: ${each.value.title}"
+  display_name          = "${local.title}: not so for nine minutes of an hour: ${each.value.title}"
   combiner              = "OR"
   notification_channels = [google_monitoring_notification_channel.email.id]
 

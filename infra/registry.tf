@@ -2,7 +2,7 @@
 resource "google_artifact_registry_repository" "this" {
   # checkov:skip=CKV_GCP_84:Google's keys encrypt it. A customer-managed key costs money while nothing runs, and its loss would lose the images.
   location      = var.region
-  repository_id = "trainmaster"
+  repository_id = local.name
   format        = "DOCKER"
   description   = "Training containers"
 
@@ -14,7 +14,7 @@ resource "google_artifact_registry_repository" "packages" {
   count = var.package_mirror ? 1 : 0
   # checkov:skip=CKV_GCP_84:Google's keys encrypt it. It holds copies of public packages.
   location      = var.region
-  repository_id = "trainmaster-pypi"
+  repository_id = "${local.name}-pypi"
   format        = "PYTHON"
   mode          = "REMOTE_REPOSITORY"
   description   = "Copies of the packages that VMs install from PyPI"
@@ -33,7 +33,7 @@ resource "google_artifact_registry_repository" "packages" {
 resource "google_artifact_registry_repository" "functions" {
   # checkov:skip=CKV_GCP_84:Google's keys encrypt it, as above.
   location      = var.region
-  repository_id = "trainmaster-functions"
+  repository_id = "${local.name}-functions"
   format        = "DOCKER"
   description   = "Images of Trainmaster's functions"
 

@@ -2,36 +2,36 @@
 
 resource "google_service_account" "function" {
   for_each     = local.functions
-  account_id   = "trainmaster-${replace(each.key, "_", "-")}"
-  display_name = "Trainmaster function ${each.key}"
+  account_id   = "${local.name}-${replace(each.key, "_", "-")}"
+  display_name = "${local.title} function ${each.key}"
 
   depends_on = [time_sleep.apis]
 }
 
 resource "google_service_account" "worker" {
-  account_id   = "trainmaster-worker"
-  display_name = "Trainmaster: runs training VMs and TPU nodes"
+  account_id   = "${local.name}-worker"
+  display_name = "${local.title}: runs training VMs and TPU nodes"
 
   depends_on = [time_sleep.apis]
 }
 
 resource "google_service_account" "pusher" {
-  account_id   = "trainmaster-pusher"
-  display_name = "Trainmaster: used by Pub/Sub to call the functions"
+  account_id   = "${local.name}-pusher"
+  display_name = "${local.title}: used by Pub/Sub to call the functions"
 
   depends_on = [time_sleep.apis]
 }
 
 resource "google_service_account" "builder" {
-  account_id   = "trainmaster-builder"
-  display_name = "Trainmaster: used by Cloud Build to build the functions"
+  account_id   = "${local.name}-builder"
+  display_name = "${local.title}: used by Cloud Build to build the functions"
 
   depends_on = [time_sleep.apis]
 }
 
 resource "google_service_account" "tests" {
-  account_id   = "trainmaster-tests"
-  display_name = "Trainmaster: used by Cloud Build to test commits"
+  account_id   = "${local.name}-tests"
+  display_name = "${local.title}: used by Cloud Build to test commits"
 
   depends_on = [time_sleep.apis]
 }

@@ -1,9 +1,9 @@
 # Shells on training VMs, for `trainmaster ssh`. Off by default: without `ssh_users` nothing here exists. docs/ssh.md
 
 locals {
-  training_vms_only = "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}').startsWith('tm-')"
+  training_vms_only = "resource.type != 'compute.googleapis.com/Instance' || resource.name.extract('/instances/{name}').startsWith('${local.vms}')"
   ssh_networks = merge(
-    { for network in google_compute_network.this : "trainmaster" => network.name },
+    { for network in google_compute_network.this : local.name => network.name },
     { for name, network in google_compute_network.walled : network.name => network.name },
   )
 }
@@ -30,7 +30,7 @@ resource "google_project_iam_member" "ssh_tunnel" {
   member   = each.value
 
   condition {
-    title      = "SSH only"
+    title      = "SSH only${local.of_installation}"
     expression = "destination.port == 22"
   }
 
@@ -83,6 +83,14 @@ resource "google_project_iam_member" "ssh_tpu" {
   project  = var.project
   role     = "roles/tpu.viewer"
   member   = each.value
+
+  dynamic "condition" {
+    for_each = compact([local.of_installation])
+    content {
+      title      = "TPU nodes${condition.value}"
+      expression = "request.time > timestamp('2000-01-01T00:00:00Z')" # always true, as in iam.tf
+    }
+  }
 
   depends_on = [time_sleep.apis]
 }

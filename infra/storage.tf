@@ -1,7 +1,7 @@
 # Job files (below jobs/), packages and job directories.
 resource "google_storage_bucket" "this" {
   # checkov:skip=CKV_GCP_62:Cloud Audit Logs record access if the project enables data access logs. They replace log files in a bucket.
-  name                        = "${var.project}-trainmaster"
+  name                        = "${var.project}-${local.name}"
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
@@ -56,7 +56,7 @@ resource "google_pubsub_topic_iam_member" "upload_by_storage" {
 resource "google_storage_bucket" "stage" {
   # checkov:skip=CKV_GCP_62:Its objects are this release's programs. Cloud Build logs its builds, and VMs log the agent they run.
   # checkov:skip=CKV_GCP_78:An archive's name contains a hash of its content, so that objects are never overwritten.
-  name                        = "${var.project}-trainmaster-stage"
+  name                        = "${var.project}-${local.name}-stage"
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"

@@ -11,7 +11,7 @@ locals {
 # Pub/Sub accepts messages of all revisions, so that agents of several releases can run at the same time.
 resource "google_pubsub_schema" "this" {
   for_each   = var.schemas ? local.schema_topics : toset([])
-  name       = "trainmaster-${each.key}"
+  name       = "${local.name}-${each.key}"
   type       = "PROTOCOL_BUFFER"
   definition = file("${path.module}/schemas/${each.key}.proto")
 
@@ -21,7 +21,7 @@ resource "google_pubsub_schema" "this" {
 resource "google_pubsub_topic" "this" {
   # checkov:skip=CKV_GCP_83:Google's keys encrypt it unless kms_key is set. A key of one's own could be revoked while jobs run.
   for_each                   = local.topics
-  name                       = "trainmaster-${each.key}"
+  name                       = "${local.name}-${each.key}"
   message_retention_duration = "604800s" # a week, so that messages can be replayed after a bad release
   kms_key_name               = var.kms_key
 
@@ -38,7 +38,7 @@ resource "google_pubsub_topic" "this" {
 
 resource "google_pubsub_topic" "dead_letter" {
   # checkov:skip=CKV_GCP_83:Same as the topics above.
-  name                       = "trainmaster-dead-letter"
+  name                       = "${local.name}-dead-letter"
   message_retention_duration = "2678400s" # the maximum of 31 days
   kms_key_name               = var.kms_key
 
@@ -47,7 +47,7 @@ resource "google_pubsub_topic" "dead_letter" {
 
 # A dead-letter topic without a subscription loses its messages.
 resource "google_pubsub_subscription" "dead_letter" {
-  name                       = "trainmaster-dead-letter"
+  name                       = "${local.name}-dead-letter"
   topic                      = google_pubsub_topic.dead_letter.id
   message_retention_duration = "2678400s"
   retain_acked_messages      = false

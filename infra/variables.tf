@@ -8,6 +8,17 @@ variable "project" {
   }
 }
 
+variable "installation" {
+  description = "Name of this installation, if the project has several: 2 to 11 lower-case letters and digits. The names of all that it owns begin with tmNAME in place of trainmaster. A name cannot be changed. Empty: the installation without a name."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = can(regex("^([a-z0-9]{2,11})?$", var.installation))
+    error_message = "installation must have 2 to 11 lower-case letters and digits, such as staging."
+  }
+}
+
 variable "region" {
   description = "Region of the control plane: functions, database, bucket. Jobs specify their own region."
   type        = string
@@ -238,7 +249,7 @@ variable "ssh_sudo" {
 }
 
 variable "restrict_vm_names" {
-  description = "Whether `provision` may touch only VMs whose names begin with \"tm-\". false: every VM of the project, for a Google that refuses inserts or deletions under this condition (docs/runbooks/refused.md)."
+  description = "Whether `provision` may touch only VMs whose names begin with \"tm-\", or \"tmNAME-\" in an installation with a name. false: every VM of the project, for a Google that refuses inserts or deletions under this condition (docs/runbooks/refused.md)."
   type        = bool
   default     = true
 }

@@ -1,5 +1,5 @@
 terraform {
-  required_version = ">= 1.5"
+  required_version = ">= 1.9" # conditions of variables name other variables
 
   required_providers {
     google = {

@@ -24,7 +24,7 @@ variable "worker_write_buckets" {
 
   # With this access, a program could write job files to the installation's bucket, or replace the agent of all VMs in the other one.
   validation {
-    condition     = alltrue([for name in var.worker_write_buckets : !can(regex("-trainmaster(-stage)?$", name))])
+    condition     = alltrue([for name in var.worker_write_buckets : !can(regex("-trainmaster(-stage)?$|^${var.project}-tm[a-z0-9]{2,11}(-stage)?$", name))])
     error_message = "worker_write_buckets must not contain a bucket of an installation: workers already have write access there, except where it would let them start jobs."
   }
 }

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cache
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from trainmaster.core.model.installation import checked
 from trainmaster.setting_formats import AccountNetworks, AllowedResources, BootImages, Limits, Regions, UnitPrice
 
 PREFIX: Final = "TRAINMASTER_"
@@ -30,6 +31,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
 
     project: str = Field(min_length=6, max_length=30, description="Project id.")
+    installation: Annotated[str, AfterValidator(checked)] = Field(
+        default="",
+        description="Name of one of several installations in the project: 2 to 11 lower-case letters and digits.",
+    )
     bucket: str = Field(default="", description="Bucket of job files, packages and job directories.")
     agent: str = Field(
         default="",

@@ -149,39 +149,44 @@ def planned(
 
 
 @pytest.fixture(scope="session")
-def full_plan(planned: Callable[..., Plan], tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    """Return the plan with everything that is off by default, and with no default value that a variable can change."""
+def full_variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Return the variables with everything that is off by default, and no default value that a variable can change."""
     gcsfuse = tmp_path_factory.mktemp("gcsfuse") / "gcsfuse"
     gcsfuse.write_bytes(GCSFUSE)
-    return planned(
-        gcsfuse={"file": str(gcsfuse), "sha256": hashlib.sha256(GCSFUSE).hexdigest()},
-        nat=False,
-        keep_data=False,
-        budget=100,
-        billing_account="012345-6789AB-CDEF01",
-        clients=["group:ml@example.com", "user:a@example.com"],
-        limits={"vcpus": 450, "nvidia-tesla-t4": 8, "team:vision": 2},
-        allowed_resources=["secret=projects/p/secrets/key", "network=projects/1/global/networks/ml*"],
-        worker_regions=WORKER_REGIONS,
-        walled_accounts={"finance": FINANCE, "research": RESEARCH},
-        metrics="300",
-        package_mirror=True,
-        boot_images={"debian-12": BOOT_IMAGE},
-        console=True,
-        console_viewers=[VIEWERS, OPERATORS],
-        console_operators=[OPERATORS],
-        ssh_users=[SSH_USERS],
-        api_access="allUsers",
-        notification_webhook={"secret": "slack-webhook", "console": "https://console.example.com"},
-        mail_failed_jobs=True,
-        worker_read_buckets=["my-data", "open.data"],
-        worker_write_buckets=["my-models", "my-data"],
-        worker_registries=["projects/other/locations/europe-west4/repositories/training"],
-        worker_project_roles={
+    return {
+        "gcsfuse": {"file": str(gcsfuse), "sha256": hashlib.sha256(GCSFUSE).hexdigest()},
+        "nat": False,
+        "keep_data": False,
+        "budget": 100,
+        "billing_account": "012345-6789AB-CDEF01",
+        "clients": ["group:ml@example.com", "user:a@example.com"],
+        "limits": {"vcpus": 450, "nvidia-tesla-t4": 8, "team:vision": 2},
+        "allowed_resources": ["secret=projects/p/secrets/key", "network=projects/1/global/networks/ml*"],
+        "worker_regions": WORKER_REGIONS,
+        "walled_accounts": {"finance": FINANCE, "research": RESEARCH},
+        "metrics": "300",
+        "package_mirror": True,
+        "boot_images": {"debian-12": BOOT_IMAGE},
+        "console": True,
+        "console_viewers": [VIEWERS, OPERATORS],
+        "console_operators": [OPERATORS],
+        "ssh_users": [SSH_USERS],
+        "api_access": "allUsers",
+        "notification_webhook": {"secret": "slack-webhook", "console": "https://console.example.com"},
+        "mail_failed_jobs": True,
+        "worker_read_buckets": ["my-data", "open.data"],
+        "worker_write_buckets": ["my-models", "my-data"],
+        "worker_registries": ["projects/other/locations/europe-west4/repositories/training"],
+        "worker_project_roles": {
             "my-data": ["roles/bigquery.dataViewer", "roles/bigquery.jobUser"],
             "my-project": ["roles/bigquery.jobUser"],
         },
-    )
+    }
+
+
+@pytest.fixture(scope="session")
+def full_plan(planned: Callable[..., Plan], full_variables: dict[str, object]) -> Plan:
+    return planned(**full_variables)
 
 
 @pytest.fixture(scope="session")

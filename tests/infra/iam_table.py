@@ -110,7 +110,11 @@ def _expand(body: dict[str, Any]) -> Iterator[Grant]:
             for name in _RESOURCES
             if name in arguments and not (name == "project" and {"service", "secret_id"} & set(arguments))
         )
-        condition = body["condition"][0]["title"].strip('"') if "condition" in body else ""
+        condition = (
+            body["condition"][0]["title"].strip('"').replace("${local.of_installation}", "")
+            if "condition" in body
+            else ""
+        )
         resource = f"{_RESOURCES[argument]}{_resource_name(argument, arguments[argument])}"
         role = _role(arguments["role"])
         if variable := re.search(r"var\.worker_\w+", for_each):

@@ -99,6 +99,7 @@ def test_plan_with_every_variable_set_uses_their_values(full_plan: Plan) -> None
 def test_wrong_variables_are_rejected_by_name(terraform: Terraform, archives: dict[str, Path]) -> None:
     wrong = {
         "project": "123456789012",
+        "installation": "my-team",
         "region": "us-central1",
         "notify": "not-an-address",
         "kms_key": "a-key",

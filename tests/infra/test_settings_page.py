@@ -15,6 +15,7 @@ from trainmaster.settings import PREFIX, Settings
 
 WRONG = {
     "project": "x",
+    "installation": "my-team",
     "agent": "gs://b/agent.zip",
     "algorithms": "gs://b/algorithms.whl",
     "gcsfuse": "gs://b/gcsfuse",

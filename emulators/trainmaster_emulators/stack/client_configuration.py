@@ -119,6 +119,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
     """Return the settings of `docs/interfaces.md` section 5, for the functions and for users of the library."""
     variables = {
         "TRAINMASTER_PROJECT": config.project,
+        "TRAINMASTER_INSTALLATION": "",
         "TRAINMASTER_BUCKET": config.bucket,
         "TRAINMASTER_AGENT": f"gs://{config.stage_bucket}/{agent_object(agent_archive())}",
         "TRAINMASTER_ALGORITHMS": f"gs://{config.stage_bucket}/{algorithms_object(algorithms_archive())}",
@@ -141,12 +142,8 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         variables["TRAINMASTER_TPU"] = "true"
         variables["TRAINMASTER_IDENTITY_KEYS"] = f"http://{endpoints.compute}/emulator/v1/certs"
     if endpoints.iam:
-        variables["TRAINMASTER_IAM_ENDPOINT"] = f"http://{endpoints.iam}"
-        variables["TRAINMASTER_IAM_ACCOUNTS_ENDPOINT"] = f"http://{endpoints.iam}"
-        variables["TRAINMASTER_IAM_PEOPLE_ENDPOINT"] = f"http://{endpoints.iam}"
-        variables["TRAINMASTER_IAM_TOKENS_ENDPOINT"] = f"http://{endpoints.iam}"
-        variables["TRAINMASTER_SECRETS_ENDPOINT"] = f"http://{endpoints.iam}"
-        variables["TRAINMASTER_REGISTRY_ENDPOINT"] = f"http://{endpoints.iam}"
+        services = ("IAM", "IAM_ACCOUNTS", "IAM_PEOPLE", "IAM_TOKENS", "SECRETS", "REGISTRY")
+        variables |= {f"TRAINMASTER_{service}_ENDPOINT": f"http://{endpoints.iam}" for service in services}
     return variables
 
 

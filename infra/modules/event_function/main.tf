@@ -10,7 +10,7 @@ terraform {
 
 resource "google_cloudfunctions2_function" "this" {
   # checkov:skip=CKV_GCP_124:Only the API is open to external clients. Functions that read a topic allow internal traffic only (tests/infra/test_plan.py).
-  name        = "trainmaster-${replace(var.name, "_", "-")}"
+  name        = "${var.prefix}-${replace(var.name, "_", "-")}"
   location    = var.region
   description = coalesce(var.description, "Trainmaster: functions/${coalesce(var.entry_point, var.name)}.py")
 

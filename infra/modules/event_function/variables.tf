@@ -3,6 +3,11 @@ variable "name" {
   type        = string
 }
 
+variable "prefix" {
+  description = "Beginning of the names of everything that the installation owns."
+  type        = string
+}
+
 variable "entry_point" {
   description = "Name of the Python function in the archive, which is also the name of its module in functions/. null: the same as `name`."
   type        = string

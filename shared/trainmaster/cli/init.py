@@ -10,9 +10,10 @@ import typer
 
 from trainmaster.cli.installation import choose_installation, gcloud_property
 from trainmaster.cli.output import say
+from trainmaster.core.model.installation import checked, own
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
-from trainmaster.wiring.installation import API, PROJECT, VARIABLES, file, remember, remembered
+from trainmaster.wiring.installation import API, INSTALLATION, PROJECT, VARIABLES, file, remember, remembered
 
 _PROJECT: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _API: Final = re.compile(r"https://[^/\s]+/?|http://(127\.0\.0\.1|localhost):[0-9]+/?")
@@ -26,7 +27,10 @@ def init(
     api: Annotated[
         str | None, typer.Option(help=f"Address of the function api: `terraform output api`. [default: ${API}]")
     ] = None,
-    bucket: Annotated[str | None, typer.Option(help="Bucket of packages. [default: PROJECT-trainmaster]")] = None,
+    bucket: Annotated[str | None, typer.Option(help="Bucket of packages. [default: the one of infra/]")] = None,
+    installation: Annotated[
+        str | None, typer.Option(help=f"Name of one of several installations. [default: ${INSTALLATION}]")
+    ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Show what commands use here, and what is remembered. Change nothing.")
     ] = False,
@@ -34,9 +38,9 @@ def init(
     """Remember project, region and API address of your installation, so that no command needs them again.
 
     An option of a command comes first, then an environment variable (TRAINMASTER_PROJECT, TRAINMASTER_BUCKET,
-    TRAINMASTER_REGION, TRAINMASTER_API_ENDPOINT), then a running local stack, then what this command has remembered.
-    gcloud's configuration only provides the default of --project here. Values that are not given again stay, unless the
-    project changes.
+    TRAINMASTER_REGION, TRAINMASTER_API_ENDPOINT, TRAINMASTER_INSTALLATION), then a running local stack, then what this
+    command has remembered. gcloud's configuration only provides the default of --project here. Values that are not
+    given again stay, unless the project or the installation changes.
     """
     if show:
         choose_installation()
@@ -51,7 +55,12 @@ def init(
     api = api or os.environ.get(API)
     if api and not _API.fullmatch(api):
         raise PermanentError(f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app")
-    given = {"project": project, "bucket": bucket, "region": region, "api": api}
-    kept = stored if (stored := remembered()).get("project") == project else {"bucket": f"{project}-trainmaster"}
+    before = stored.get("installation", "") if (stored := remembered()).get("project") == project else None
+    try:
+        name = checked(os.environ.get(INSTALLATION, before or "") if installation is None else installation)
+    except ValueError as error:
+        raise PermanentError(f"--installation: {error}") from None
+    given = {"project": project, "bucket": bucket, "region": region, "api": api, "installation": name}
+    kept = stored if before == name else {"bucket": f"{project}-{own('trainmaster', name)}"}
     remember({**kept, **{name: value for name, value in given.items() if value}})
     say(f"{file()} has the installation in {project}. Check it: trainmaster doctor")

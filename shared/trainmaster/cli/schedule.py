@@ -26,6 +26,7 @@ from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.document_fields import with_versions
 from trainmaster.core.intake.job_id_template import is_template
 from trainmaster.core.intake.named_resources import AllowedResources
+from trainmaster.core.model.installation import own
 from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.flows.job_creation.package_versions import with_generations
@@ -107,8 +108,8 @@ def create(
     if submit_as and api:
         target = api_call(project, api, submit_as, data)
     else:
-        target = publication(project, f"schedule:{name}/{user_name()}", topics.SUBMIT, data)
-    body = scheduler_job(_parent(location), name, cron, time_zone, target)
+        target = publication(project, f"schedule:{name}/{user_name()}", own(topics.SUBMIT), data)
+    body = scheduler_job(_parent(location), _own_name(name), cron, time_zone, target)
     if dry_run:
         print_json(body)
         return
@@ -122,14 +123,14 @@ def list_schedules(location: Location = REGION, form: OutputFormat = Format.TABL
     """List the schedules of a region: those that submit jobs, and any others."""
     choose_installation()
     with closing(_scheduler()) as scheduler:
-        schedules = scheduler.list_jobs(_parent(location))
+        schedules = [job for job in scheduler.list_jobs(_parent(location)) if f"/jobs/{_own_name('')}" in job["name"]]
     print_result(
         form,
         schedules,
         ["name", "cron", "time_zone", "state", "next", "last", "result"],
         [
             [
-                job["name"].rpartition("/")[2],
+                job["name"].rpartition(f"/jobs/{_own_name('')}")[2],
                 job.get("schedule", ""),
                 job.get("timeZone", ""),
                 job.get("state", ""),
@@ -177,7 +178,7 @@ def delete(name: Name, location: Location = REGION) -> None:
 def _act(verb: Literal["run", "pause", "resume", "delete"], name: str, location: str, done: str) -> None:
     choose_installation()
     with closing(_scheduler()) as scheduler:
-        scheduler.act(verb, f"{_parent(location)}/jobs/{name}")
+        scheduler.act(verb, f"{_parent(location)}/jobs/{_own_name(name)}")
     say(f"{name}: {done}")
 
 
@@ -190,6 +191,11 @@ def _scheduler() -> CloudScheduler:
             "this local stack has no Cloud Scheduler: start it with its functions. --dry-run prints the job"
         )
     return CloudScheduler(endpoint)
+
+
+def _own_name(name: str) -> str:
+    """Return the schedule's name in the project, which several installations may share."""
+    return own(f"-{name}").removeprefix("-")
 
 
 def _parent(location: str) -> str:

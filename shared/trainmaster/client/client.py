@@ -31,7 +31,7 @@ from trainmaster.jobspec.problems import snake_case
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM, EXTENSION, VERTEX_TUNING
 from trainmaster.presentation.log_reader import LogLine, LogReader
 from trainmaster.wiring.folders import with_folder
-from trainmaster.wiring.installation import API, BUCKET, PROJECT, REGION, known_variables
+from trainmaster.wiring.installation import API, BUCKET, INSTALLATION, PROJECT, REGION, known_variables
 
 LOGGING: Final = "TRAINMASTER_LOGGING_ENDPOINT"
 POLL_S: Final = 10.0
@@ -125,7 +125,7 @@ class Client:
         current = self.describe(job)
         begin = f'timestamp>="{since.astimezone(UTC).isoformat() if since else current.document["createTime"]}"'
         ended_at: float | None = None
-        with closing(LogEntries(self.project, os.environ.get(LOGGING, ""))) as entries:
+        with closing(LogEntries(self.project, os.environ.get(LOGGING, ""), self._known.get(INSTALLATION))) as entries:
             reader = LogReader(entries.page, current.job_id, [begin])
             while True:
                 if follow and ended_at is None and self.describe(job).has_ended:

@@ -22,6 +22,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession, Request
 
+from trainmaster.core.model.installation import own
 from trainmaster.errors import PermanentError, TemporaryError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def firestore_client(project: str) -> firestore.Client:
     from google.cloud import firestore
 
     is_emulated = "FIRESTORE_EMULATOR_HOST" in os.environ
-    return firestore.Client(project=project, credentials=None if is_emulated else credentials())
+    return firestore.Client(project, None if is_emulated else credentials(), database=own("(default)"))
 
 
 def publisher() -> PublisherClient:

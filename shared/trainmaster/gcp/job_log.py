@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
+from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import public_id
 from trainmaster.core.model.tuning import trial_number
 from trainmaster.core.reporting.job_log import LOG_ID, SERVICE, ServiceLine
@@ -29,7 +31,6 @@ PAGE_MAX: Final = 1000
 PAGE_TIMEOUT_S: Final = 60.0
 """Deadline of one page: Cloud Logging searches slowly."""
 
-Resource = dict[str, object]
 Entry = Mapping[str, Any]
 
 
@@ -51,48 +52,30 @@ class CloudJobLog:
 
     def write(self, lines: Sequence[ServiceLine]) -> None:
         """Write under the resource type `ml_job`, or `generic_task` in projects that may not write `ml_job`."""
+        job_id = public_id(lines[0].job_id)
+        task = {"location": "global", "namespace": own(LOG_ID), "job": job_id, "task_id": SERVICE}
         try:
             with google_errors("write to Cloud Logging"):
-                self._write_with_fallback(lines)
+                if self._may_use_ml_job:
+                    with suppress(exceptions.BadRequest):
+                        self._write(lines, "ml_job", {"job_id": job_id, "task_name": SERVICE})
+                        return
+                self._write(lines, "generic_task", task)
+                self._may_use_ml_job = False
         except (PermanentError, exceptions.GoogleAPICallError, GoogleAuthError) as error:
             raise TemporaryError(str(error)) from error
 
-    def _write_with_fallback(self, lines: Sequence[ServiceLine]) -> None:
-        job_id = public_id(lines[0].job_id)
-        if self._may_use_ml_job:
-            try:
-                self._write(lines, self._ml_job(job_id))
-            except exceptions.BadRequest:
-                self._write(lines, self._generic_task(job_id))
-                self._may_use_ml_job = False
-        else:
-            self._write(lines, self._generic_task(job_id))
-
-    def _write(self, lines: Sequence[ServiceLine], resource: Resource) -> None:
+    def _write(self, lines: Sequence[ServiceLine], resource: str, of_resource: Mapping[str, str]) -> None:
         labels = {"ml.googleapis.com/job_id": public_id(lines[0].job_id), "ml.googleapis.com/task_name": SERVICE}
         if trial := trial_number(lines[0].job_id):
             labels["ml.googleapis.com/trial_id"] = trial
         self._client.logging_api.write_entries(
             [_entry(line) for line in lines],
-            logger_name=f"projects/{self._project}/logs/{LOG_ID}",
-            resource=resource,
+            logger_name=f"projects/{self._project}/logs/{own(LOG_ID)}",
+            resource={"type": resource, "labels": {"project_id": self._project, **of_resource}},
             labels=labels,
             partial_success=False,
         )
-
-    def _ml_job(self, job_id: str) -> Resource:
-        labels = {"project_id": self._project, "job_id": job_id, "task_name": SERVICE}
-        return {"type": "ml_job", "labels": labels}
-
-    def _generic_task(self, job_id: str) -> Resource:
-        labels = {
-            "project_id": self._project,
-            "location": "global",
-            "namespace": LOG_ID,
-            "job": job_id,
-            "task_id": SERVICE,
-        }
-        return {"type": "generic_task", "labels": labels}
 
 
 def _entry(line: ServiceLine) -> dict[str, object]:
@@ -109,14 +92,14 @@ def _entry(line: ServiceLine) -> dict[str, object]:
 
 
 class LogEntries:
-    """The log entries of a project, read page by page. `endpoint`: an emulator's; empty: Google's. Thread-safe.
+    """The log entries of all jobs, read page by page. `endpoint`: an emulator's; empty: Google's. Thread-safe.
 
     google-cloud-logging is not used: its HTTP client rounds times to the microsecond and hides page tokens, and a job's
     lines differ by nanoseconds (`presentation.log_reader`). Its gRPC client cannot reach the local stack's emulator.
     """
 
-    def __init__(self, project: str, endpoint: str) -> None:
-        self._project = project
+    def __init__(self, project: str, endpoint: str, installation: str | None = None) -> None:
+        self._project, self._log = project, f"projects/{project}/logs/{own(LOG_ID, installation)}"
         self._api = RestApi(GOOGLE, endpoint, PAGE_TIMEOUT_S)
 
     def page(
@@ -128,7 +111,7 @@ class LogEntries:
         """
         body: dict[str, object] = {
             "resourceNames": [f"projects/{self._project}"],
-            "filter": filter_text,
+            "filter": f'logName="{self._log}" AND ({filter_text})',
             "orderBy": "timestamp desc" if newest_first else "timestamp asc",
             "pageSize": limit,
             **({"pageToken": token} if token else {}),

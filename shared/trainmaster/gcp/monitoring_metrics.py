@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from google.api_core import exceptions
 
+from trainmaster.core.model.installation import own
 from trainmaster.gcp.errors import google_errors, translate
 from trainmaster.gcp.rest_api import RestApi
 from trainmaster.ports.metrics import Label, MetricPoint, MetricQuery, MetricsDeniedError, MetricSeries, Reducer
@@ -62,7 +63,7 @@ def metric_filter(query: MetricQuery) -> str:
     parts = [
         f'metric.type = "{PREFIX}/{query.metric}"',
         'resource.type = "generic_task"',
-        f'resource.labels.namespace = "{NAMESPACE}"',
+        f'resource.labels.namespace = "{own(NAMESPACE)}"',
     ]
     parts += [f'resource.labels.job = "{query.job_id}"'] if query.job_id else []
     parts += [f'resource.labels.task_id = "{query.replica}"'] if query.replica else []

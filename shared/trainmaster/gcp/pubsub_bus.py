@@ -9,6 +9,7 @@ from google.api_core import exceptions
 from google.pubsub_v1.services.publisher import PublisherClient
 from google.pubsub_v1.types import PubsubMessage
 
+from trainmaster.core.model.installation import own
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp.errors import Translation, describe, google_errors
 from trainmaster.gcp.retries import CALL
@@ -35,7 +36,7 @@ class PubsubBus:
             self._publish(topic, [PubsubMessage(data=data) for data in messages[first : first + BATCH_MAX]])
 
     def _publish(self, topic: str, messages: list[PubsubMessage]) -> None:
-        path = f"projects/{self._project}/topics/{topic}"
+        path = f"projects/{self._project}/topics/{own(topic)}"
         with google_errors(f"publish to {topic}", self._translation):
             self._client.publish(topic=path, messages=messages, **CALL)
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final
 
+from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.label_rules import LABELS_MAX, is_legal_job_label
 from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm
@@ -20,7 +21,6 @@ from trainmaster.core.reconcile.steps import Create
 
 _log = logging.getLogger(__name__)
 
-LABEL_JOB: Final = "trainmaster-job"
 LABEL_TASK: Final = "trainmaster-task"
 LABEL_ATTEMPT: Final = "trainmaster-attempt"
 LABEL_VM_GENERATION: Final = "trainmaster-vm-generation"
@@ -36,11 +36,16 @@ METRIC: Final = "trainmaster/metric"
 """Guest attribute to which the agent of a trial writes its measurements. docs/interfaces.md, section 3."""
 
 
+def job_key() -> str:
+    """Return the key of the label with the job: no list of one installation has the VMs of another one."""
+    return own("trainmaster-job")
+
+
 def labels(job: Job, create: Create) -> dict[str, str]:
     """Return the job's own labels, which billing reports show, and ours. Attempt and VM generation are the current
     ones."""
     ours = {
-        LABEL_JOB: job_label(job.job_id),
+        job_key(): job_label(job.job_id),
         LABEL_TASK: create.group.task_type.value,
         LABEL_ATTEMPT: str(create.directive.attempt),
         LABEL_VM_GENERATION: str(create.vm_generation),
@@ -59,7 +64,7 @@ def labelled(
 ) -> Iterator[LabelledVm]:
     """Yield the VMs of jobs among resources. `vm_of` raises ValueError for a name that no replica has."""
     for resource in resources:
-        if (job := labels_of(resource).get(LABEL_JOB)) is not None:
+        if (job := labels_of(resource).get(job_key())) is not None:
             try:
                 yield LabelledVm(vm_of(resource), job)
             except ValueError:

@@ -26,9 +26,10 @@ from typing import Final
 
 from trainmaster.core.events import IncarnationRef, VmLost, VmNoticed
 from trainmaster.core.intake.system_events import SystemEvent, log_name
+from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica import Replica, replica_key
-from trainmaster.core.model.vm_names import job_hash_in, vm_name
+from trainmaster.core.model.vm_names import VM_NAME, vm_name
 from trainmaster.messaging import topics
 from trainmaster.messaging.push import Message
 from trainmaster.ports import Claims, IdentityError, Loaded, Store, Tokens
@@ -96,8 +97,8 @@ def authenticate_loss(event: VmLost | VmNoticed | SystemEvent, message: Message,
     """
     if not isinstance(event, SystemEvent):
         return authenticate(event.subject, message, deps)
-    if deps.account and not message.subscription.endswith(f"/{topics.SYSTEM_EVENTS}"):
-        raise IdentityError(f"identity: an audit log entry must come through the topic {topics.SYSTEM_EVENTS}")
+    if deps.account and not message.subscription.endswith(f"/{own(topics.SYSTEM_EVENTS)}"):
+        raise IdentityError(f"identity: an audit log entry must come through the topic {own(topics.SYSTEM_EVENTS)}")
     if deps.account and event.log != log_name(deps.project):
         raise IdentityError(f"identity: the entry is in the log {event.log!r}, not in {log_name(deps.project)}")
     return Authenticated()
@@ -160,7 +161,7 @@ def _check_host(claims: Claims, subject: IncarnationRef, replica: Replica | None
     if not (claims.project and claims.instance_id and claims.instance_name):
         raise IdentityError("identity: the token of a slice's host must name its machine (format=full)")
     machine, host = f"{claims.project}/{claims.instance_id}", subject.host or 0
-    if claims.project == project and job_hash_in(claims.instance_name) is not None:
+    if claims.project == project and VM_NAME.fullmatch(claims.instance_name):
         raise IdentityError(
             f"identity: the token belongs to VM {claims.instance_name}, which is not a host of a TPU slice"
         )

@@ -14,6 +14,7 @@ from trainmaster.console.caches import LedgerCache, MetricCache
 from trainmaster.console.iap_sign_in import IapSignIn
 from trainmaster.console.pages.log_window import LogQuery
 from trainmaster.console.pages.service import Console
+from trainmaster.core.model.installation import own
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.report import CostSources
 from trainmaster.cost.sku import Unknown
@@ -32,8 +33,8 @@ from trainmaster.wiring import core_services, log_reader, metrics
 PERMISSIONS_KNOWN_S: Final = 60.0
 """How long the answer about the user's own permissions is used."""
 READ_ONLY: Final = (
-    "This console is read-only. With roles/iap.httpsResourceAccessor on the service trainmaster-console-operator you "
-    "can act there."
+    "This console is read-only. With roles/iap.httpsResourceAccessor on the service "
+    f"{own('trainmaster-console-operator')} you can act there."
 )
 
 
@@ -96,8 +97,8 @@ def denied_by_credentials() -> Denied:
     """Return what the credentials of the process do not permit, with the permissions that they lack."""
     project = settings().project
     state = missing_state_permissions(project)
-    on_provision = missing_publish_permission(project, topics.PROVISION)
-    on_submit = missing_publish_permission(project, topics.SUBMIT)
+    on_provision = missing_publish_permission(project, own(topics.PROVISION))
+    on_submit = missing_publish_permission(project, own(topics.SUBMIT))
     missing = {
         Action.CANCEL: state + on_provision,
         Action.SUBMIT: on_submit,

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final
 
+from trainmaster.core.model.installation import VARIABLE, own
 from trainmaster.errors import PermanentError
 
 VARIABLES: Final = {
@@ -19,15 +20,16 @@ VARIABLES: Final = {
     "bucket": "TRAINMASTER_BUCKET",
     "region": "TRAINMASTER_REGION",
     "api": "TRAINMASTER_API_ENDPOINT",
+    "installation": VARIABLE,
 }
 """Name of a value in the file → its environment variable."""
-PROJECT, BUCKET, REGION, API = VARIABLES.values()
+PROJECT, BUCKET, REGION, API, INSTALLATION = VARIABLES.values()
 WORKER_SERVICE_ACCOUNT: Final = "TRAINMASTER_WORKER_SERVICE_ACCOUNT"
 
 
-def worker_account_of(project: str) -> str:
-    """Return the service account of the VMs, as infra/ names it."""
-    return f"trainmaster-worker@{project}.iam.gserviceaccount.com"
+def worker_account_of(project: str, name: str | None = None) -> str:
+    """Return the service account of the VMs, as infra/ names it. `name`: the installation's; None: this one's."""
+    return f"{own('trainmaster-worker', name)}@{project}.iam.gserviceaccount.com"
 
 
 def known_variables(project: str | None = None) -> dict[str, str]:
@@ -39,12 +41,14 @@ def known_variables(project: str | None = None) -> dict[str, str]:
     chosen = project or named or stored.get("project")
     if not chosen:
         return {}
-    is_named = named and not project
-    known = {} if is_named else {BUCKET: f"{chosen}-trainmaster", WORKER_SERVICE_ACCOUNT: worker_account_of(chosen)}
-    if stored.get("project") == chosen:
+    stored = stored if stored.get("project") == chosen else {}
+    name = os.environ.get(INSTALLATION, stored.get("installation", ""))
+    bucket, account = f"{chosen}-{own('trainmaster', name)}", worker_account_of(chosen, name)
+    known = {} if named and not project else {BUCKET: bucket, WORKER_SERVICE_ACCOUNT: account}
+    if stored.get("installation", "") == name:
         known |= {VARIABLES[name]: value for name, value in stored.items()}
     known |= {name: os.environ[name] for name in (*VARIABLES.values(), WORKER_SERVICE_ACCOUNT) if os.environ.get(name)}
-    return {**known, PROJECT: chosen}
+    return {**known, PROJECT: chosen, INSTALLATION: name}
 
 
 def use_installation(project: str | None = None) -> bool:

@@ -30,6 +30,7 @@ from tests.integration.tpu.slices import (
 )
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.plan import TpuQueue
 from trainmaster.core.model.vm import Directive, DirectiveAction, LabelledVm, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label
 from trainmaster.errors import PermanentError, TemporaryError
@@ -111,6 +112,27 @@ def test_created_slice_is_listed(world: World, job: Job) -> None:
     assert vm.started_at is not None
     assert world.fleet.list_vms("another_job", job.plan.tpu_zones) == ()
     assert LabelledVm(vm, job_label(job.job_id)) in world.fleet.list_all()
+
+
+@pytest.mark.parametrize("queue", [None, TpuQueue.STANDARD], ids=["node", "queued"])
+def test_slices_of_another_installation_are_not_listed(
+    slices: Slices, queue: TpuQueue | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have a job of the same id."""
+    own, fleet, job = (
+        {},
+        slices.fleet(),
+        replace(a_tpu_job(replace(ONE_HOST, queue=queue)), started_at=datetime.now(UTC)),
+    )
+    for name in ("", "staging"):
+        monkeypatch.setenv("TRAINMASTER_INSTALLATION", name)
+        create = a_create(job)
+        assert not isinstance(fleet.create(job, create, a_metadata()), NotCreated)
+        own[name] = set(create.names)
+    for name, names in own.items():
+        monkeypatch.setenv("TRAINMASTER_INSTALLATION", name)
+        assert {vm.name for vm in listed(fleet, job)} == names
+        assert {item.vm.name for item in fleet.list_all()} == names
 
 
 def test_repeated_create_creates_nothing(world: World, job: Job) -> None:

@@ -57,7 +57,11 @@ def test_options_win_over_variables_and_these_over_what_is_remembered() -> None:
     assert (other["TRAINMASTER_PROJECT"], other["TRAINMASTER_BUCKET"]) == ("other-project", "other-project-trainmaster")
     assert "TRAINMASTER_API_ENDPOINT" not in other, "that of another installation"
     os.environ["TRAINMASTER_PROJECT"] = "third-project"
-    assert known_variables() == {"TRAINMASTER_PROJECT": "third-project", "TRAINMASTER_REGION": "us-east1"}
+    assert known_variables() == {
+        "TRAINMASTER_PROJECT": "third-project",
+        "TRAINMASTER_REGION": "us-east1",
+        "TRAINMASTER_INSTALLATION": "",
+    }
 
 
 def test_running_local_stack_wins_over_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +79,27 @@ def test_values_that_are_not_given_again_stay_unless_the_project_changes(config:
     assert json.loads(config.read_text())["api"] == "https://api-x-ew.a.run.app"
     run("--project", "new-project")
     assert json.loads(config.read_text()) == {"project": "new-project", "bucket": "new-project-trainmaster"}
+
+
+def test_values_of_one_installation_are_not_used_with_another_one_of_its_project(config: Path) -> None:
+    run(*ALL, "--installation", "staging")
+    assert Client()._known["TRAINMASTER_INSTALLATION"] == "staging", "a client changes no environment"
+    named = {"bucket": "my-project-tmstaging", "account": "tmstaging-worker@my-project.iam.gserviceaccount.com"}
+
+    def known() -> dict[str, str]:
+        found = known_variables()
+        return {"bucket": found["TRAINMASTER_BUCKET"], "account": found["TRAINMASTER_WORKER_SERVICE_ACCOUNT"]}
+
+    assert known() == named
+    run("--project", "my-project")
+    assert json.loads(config.read_text())["installation"] == "staging"
+    os.environ["TRAINMASTER_INSTALLATION"] = ""
+    assert known()["bucket"] == "my-project-trainmaster"
+    assert "TRAINMASTER_API_ENDPOINT" not in known_variables(), "that of the other installation"
+    del os.environ["TRAINMASTER_INSTALLATION"]
+    assert known_variables()["TRAINMASTER_INSTALLATION"] == "staging"
+    run("--project", "my-project", "--installation", "")
+    assert json.loads(config.read_text()) == {"project": "my-project", "bucket": "my-project-trainmaster"}
 
 
 def test_show_prints_what_commands_use_and_changes_nothing(config: Path) -> None:
@@ -111,8 +136,9 @@ def test_gcloud_gives_the_default_of_the_project_and_the_user(config: Path, tmp_
         (["--project", "my-project", "--region", "mars"], "--region: 'mars' is not a region"),
         (["--project", "my-project", "--api", "api"], "--api: 'api' is not an address"),
         (["--project", "my-project", "--api", "http://example.com"], "--api: 'http://example.com' is not an address"),
+        (["--project", "my-project", "--installation", "my-team"], "--installation: installation must have 2 to 11"),
     ],
-    ids=["none", "project", "region", "api", "plain-http"],
+    ids=["none", "project", "region", "api", "plain-http", "installation"],
 )
 def test_wrong_values_are_named_and_nothing_is_remembered(config: Path, options: list[str], problem: str) -> None:
     assert problem in str(run(*options).exception)

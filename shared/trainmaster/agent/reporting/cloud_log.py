@@ -82,7 +82,7 @@ class LogOrigin:
         generic_task = {
             "project_id": self.project,
             "location": self.region,
-            "namespace": "trainmaster",
+            "namespace": self.log_name.rpartition("/")[2],
             "job": self.job_id,
             "task_id": self.task_name,
         }

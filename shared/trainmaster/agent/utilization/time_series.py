@@ -23,7 +23,6 @@ RECEIVED = f"{PREFIX}/network/received_bytes_count"
 SENT = f"{PREFIX}/network/sent_bytes_count"
 PROGRESS = f"{PREFIX}/progress"
 ALIVE = f"{PREFIX}/agent/alive"
-NAMESPACE = "trainmaster"
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class SeriesOrigin:
             {
                 "project_id": config.project,
                 "location": identity.vm.zone.rpartition("-")[0],
-                "namespace": NAMESPACE,
+                "namespace": config.log["name"].rpartition("/")[2] if config.log else "trainmaster",
                 "job": config.job_id,
                 "task_id": f"{config.task_type}-{identity.index}",
             },

@@ -25,6 +25,7 @@ from trainmaster.cli.doctor.topic_checks import (
     check_schema,
 )
 from trainmaster.cli.installation import open_store
+from trainmaster.core.model.installation import own
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.project_access import ProjectAccess
@@ -76,11 +77,11 @@ def _checks_of_the_installation(inspection: Inspection, values: Settings) -> lis
         ("permissions", partial(_check_permissions, inspection)),
         ("Firestore", partial(_check_state, inspection)),
         ("indexes of Firestore", _check_indexes),
-        *((f"topic {topic}", partial(check_delivery, inspection, topic)) for topic in EVENT_TOPICS),
+        *((f"topic {topic}", partial(check_delivery, inspection, own(topic))) for topic in EVENT_TOPICS),
         ("retry policies", partial(check_retries, inspection)),
         (f"topic {topics.JOB_STATE}", partial(check_notifications, inspection)),
         *(
-            (f"schema of {topic}", partial(check_schema, inspection, topic, event))
+            (f"schema of {topic}", partial(check_schema, inspection, own(topic), event))
             for topic, event in SAMPLE_EVENTS.items()
         ),
         ("dead letter topic", partial(check_dead_letter, inspection)),
@@ -156,10 +157,10 @@ def _check_bucket(inspection: Inspection, bucket: str) -> Iterator[Finding]:
     yield ok(f"bucket gs://{bucket}")
     if inspection.endpoints.storage:
         yield not_checked("notification of the bucket", "the local stack does not use one")
-    elif any(notification.covers(topics.UPLOAD, JOB_FILES) for notification in inspection.notifications(bucket)):
-        yield ok(f"gs://{bucket}/{JOB_FILES} notifies {topics.UPLOAD}")
+    elif any(notification.covers(own(topics.UPLOAD), JOB_FILES) for notification in inspection.notifications(bucket)):
+        yield ok(f"gs://{bucket}/{JOB_FILES} notifies {own(topics.UPLOAD)}")
     else:
-        yield problem(f"gs://{bucket}/{JOB_FILES} does not notify {topics.UPLOAD} of new files", CREATE_IT)
+        yield problem(f"gs://{bucket}/{JOB_FILES} does not notify {own(topics.UPLOAD)} of new files", CREATE_IT)
 
 
 def _check_worker_account(inspection: Inspection, account: str) -> Iterator[Finding]:

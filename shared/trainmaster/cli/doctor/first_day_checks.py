@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from trainmaster.cli.doctor.findings import Finding, limit, not_checked, ok, permissions, problem
+from trainmaster.core.model.installation import own
 from trainmaster.gcp.tools.inspection import Inspection, InspectionError
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 
@@ -24,7 +25,6 @@ INSTALLER_PERMISSIONS: Final = (
     "serviceusage.services.enable",
 )
 """One of each kind that the first apply needs. Those of APIs that it enables itself are not known before."""
-ROLE_PREFIX: Final = "trainmaster"
 
 
 def check_images(inspection: Inspection) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ def check_installation_place(inspection: Inspection, region: str | None) -> Iter
     fix = "get roles/owner on the project, which the first apply needs"
     yield permissions(INSTALLER_PERMISSIONS, granted, "permissions for the first apply", fix)
     try:
-        deleted = sorted(name for name in inspection.deleted_roles() if name.startswith(ROLE_PREFIX))
+        deleted = sorted(name for name in inspection.deleted_roles() if name.startswith(own("trainmaster")))
     except InspectionError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise

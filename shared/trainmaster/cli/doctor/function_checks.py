@@ -8,6 +8,7 @@ from typing import Final
 
 from trainmaster.cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, limit, not_checked, ok, problem
 from trainmaster.cli.doctor.topic_checks import EVENT_TOPICS
+from trainmaster.core.model.installation import own
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.messaging import topics
 
@@ -21,7 +22,7 @@ def check_functions(inspection: Inspection) -> Iterator[Finding]:
         yield not_checked("functions", "the local stack runs them without Cloud Functions")
         return
     functions = {function.name: function for function in inspection.functions()}
-    for name in FUNCTIONS:
+    for name in map(own, FUNCTIONS):
         function = functions.get(name)
         if function is None:
             yield problem(f"there is no function {name}", CREATE_IT)
@@ -30,7 +31,7 @@ def check_functions(inspection: Inspection) -> Iterator[Finding]:
             yield problem(f"function {name} is {function.state}{reason}", REPAIR_IT)
         else:
             yield ok(f"function {name}")
-    api = functions.get(API)
+    api = functions.get(own(API))
     if api is not None and api.state == "ACTIVE":
         yield from _check_reachability(inspection, api.url)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from trainmaster.cli.doctor.findings import CREATE_IT, REPAIR_IT, Finding, not_checked, ok, problem
+from trainmaster.core.model.installation import own
 from trainmaster.gcp.tools.dead_letter_box import DeadLetterBox
 from trainmaster.gcp.tools.inspected_resources import Subscription
 from trainmaster.gcp.tools.inspection import Inspection
@@ -49,8 +50,8 @@ def check_delivery(inspection: Inspection, topic: str) -> Iterator[Finding]:
 def _delivery_problems(subscription: Subscription) -> Iterator[str]:
     if not subscription.endpoint:
         yield "has no push endpoint"
-    if subscription.dead_letter != topics.DEAD_LETTER or subscription.attempts_max < ATTEMPTS_MIN:
-        yield f"does not move messages to {topics.DEAD_LETTER} after {ATTEMPTS_MIN} or more deliveries"
+    if subscription.dead_letter != own(topics.DEAD_LETTER) or subscription.attempts_max < ATTEMPTS_MIN:
+        yield f"does not move messages to {own(topics.DEAD_LETTER)} after {ATTEMPTS_MIN} or more deliveries"
     if subscription.expires:
         yield "expires when it is not used"
     if subscription.ack_deadline_s < ACK_DEADLINE_MIN_S:
@@ -66,7 +67,7 @@ def check_retries(inspection: Inspection) -> Iterator[Finding]:
         reason = "the local stack sets none, because the Pub/Sub emulator loses messages with one"
         yield not_checked("retry policies of the subscriptions", reason)
         return
-    subscriptions = {topic: inspection.subscription(topic) for topic in EVENT_TOPICS}
+    subscriptions = {topic: inspection.subscription(topic) for topic in map(own, EVENT_TOPICS)}
     without = [topic for topic, found in subscriptions.items() if found is not None and not found.has_retry_policy]
     for topic in without:
         yield problem(f"subscription {topic} retries without backoff", REPAIR_IT)
@@ -76,10 +77,10 @@ def check_retries(inspection: Inspection) -> Iterator[Finding]:
 
 def check_notifications(inspection: Inspection) -> Iterator[Finding]:
     """Check that the topic of the job notifications exists. Its subscriptions belong to the users."""
-    if inspection.has_topic(topics.JOB_STATE):
-        yield ok(f"topic {topics.JOB_STATE}")
+    if inspection.has_topic(topic := own(topics.JOB_STATE)):
+        yield ok(f"topic {topic}")
     else:
-        yield problem(f"there is no topic {topics.JOB_STATE}", CREATE_IT)
+        yield problem(f"there is no topic {topic}", CREATE_IT)
 
 
 def check_schema(inspection: Inspection, topic: str, sample: Mapping[str, object]) -> Iterator[Finding]:
@@ -99,7 +100,7 @@ def check_schema(inspection: Inspection, topic: str, sample: Mapping[str, object
 
 def check_dead_letter(inspection: Inspection) -> Iterator[Finding]:
     """Check that the dead letter topic keeps its messages, and that there are none."""
-    topic = topics.DEAD_LETTER
+    topic = own(topics.DEAD_LETTER)
     subscription = inspection.subscription(topic)
     if not inspection.has_topic(topic) or subscription is None or subscription.topic != topic:
         yield problem(f"there is no topic {topic} with a subscription: failed messages are lost", CREATE_IT)

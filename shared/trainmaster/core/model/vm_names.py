@@ -14,6 +14,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from trainmaster.core.model.installation import own
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 
 NAME_LENGTH_MAX: Final = 63
@@ -21,11 +22,12 @@ NAME_LENGTH_MAX: Final = 63
 HASH_DIGITS: Final = 16
 """Hexadecimal digits of the job id's hash. With 64 bits, it is not feasible to find a second job id whose VMs have the
 same names."""
-SLUG_LENGTH_MAX: Final = NAME_LENGTH_MAX - len("tm--") - HASH_DIGITS - len("-evaluator-99999")
+_REST_LENGTH: Final = len("--") + HASH_DIGITS + len("-evaluator-99999")
 
-_VM_NAME: Final = re.compile(
-    rf"tm-[a-z0-9-]+-(?P<hash>[0-9a-f]{{{HASH_DIGITS}}})-(?:{'|'.join(TaskType)})-(?:0|[1-9][0-9]*)"
+VM_NAME: Final = re.compile(
+    rf"tm[a-z0-9]*-[a-z0-9-]+-(?P<hash>[0-9a-f]{{{HASH_DIGITS}}})-(?:{'|'.join(TaskType)})-(?:0|[1-9][0-9]*)"
 )
+"""Names of the VMs of all installations."""
 
 
 def slug(text: str, length: int) -> str:
@@ -33,10 +35,14 @@ def slug(text: str, length: int) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:length].rstrip("-")
 
 
-@lru_cache(maxsize=4096)  # called for every replica in every provisioning round
 def vm_name(job_id: str, replica_id: ReplicaId) -> str:
     """Return the name of the replica's VM. It depends on nothing else, so all VMs of a replica have the same name."""
-    return f"tm-{slug(job_id, SLUG_LENGTH_MAX)}-{job_hash(job_id)}-{replica_id}"
+    return named(own("tm"), job_id, replica_id)
+
+
+@lru_cache(maxsize=4096)  # called for every replica in every provisioning round
+def named(prefix: str, job_id: str, replica_id: ReplicaId) -> str:
+    return f"{prefix}-{slug(job_id, NAME_LENGTH_MAX - len(prefix) - _REST_LENGTH)}-{job_hash(job_id)}-{replica_id}"
 
 
 def job_hash(job_id: str) -> str:
@@ -46,12 +52,14 @@ def job_hash(job_id: str) -> str:
 
 def job_hash_in(vm_name: str) -> str | None:
     """Return the `job_hash` in a VM's name; None if the name was not made by `vm_name`."""
-    match = _VM_NAME.fullmatch(vm_name)
-    return match["hash"] if match else None
+    match = VM_NAME.fullmatch(vm_name)
+    return match["hash"] if match and vm_name.startswith(own("tm-")) else None
 
 
 def replica_id_from_vm_name(vm_name: str) -> ReplicaId:
     """Return the replica whose VM has this name. Raises ValueError for a name that `vm_name` does not make."""
+    if not vm_name.startswith(own("tm-")):
+        raise ValueError(f"{vm_name} is the name of a VM of another installation")
     task_type, index = vm_name.rsplit("-", 2)[1:]
     return ReplicaId.parse(f"{task_type}-{index}")
 

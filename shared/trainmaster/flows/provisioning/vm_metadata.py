@@ -12,6 +12,7 @@ from typing import Final
 from trainmaster.core.cluster.environment import JOB_VARIABLE, environment
 from trainmaster.core.cluster.number_ranges import as_number_range
 from trainmaster.core.cluster.tf_config import Cluster
+from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.plan import Dialect, GcsFolder, Program
@@ -69,12 +70,12 @@ def _vm_config(job: Job, create: Create, project: str, address_book: AddressBook
         **({} if plan.tracking_run == "auto" else {"tracking_run": plan.tracking_run}),
         "gcs": plan.gcs is not GcsFolder.OFF,
         "topics": {
-            "vm_ready": f"projects/{project}/topics/{topics.VM_READY}",
-            "replica_exit": f"projects/{project}/topics/{topics.REPLICA_EXIT}",
-            "maintenance": f"projects/{project}/topics/{topics.MAINTENANCE}",
+            "vm_ready": f"projects/{project}/topics/{own(topics.VM_READY)}",
+            "replica_exit": f"projects/{project}/topics/{own(topics.REPLICA_EXIT)}",
+            "maintenance": f"projects/{project}/topics/{own(topics.MAINTENANCE)}",
         },
         "log": {
-            "name": f"projects/{project}/logs/{LOG_ID}",
+            "name": f"projects/{project}/logs/{own(LOG_ID)}",
             "task": task_base(task_type, plan.dialect),
             "region": plan.region,
         },

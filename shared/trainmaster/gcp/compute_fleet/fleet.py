@@ -46,7 +46,7 @@ from trainmaster.gcp.compute_fleet.placement import Placements
 from trainmaster.gcp.compute_fleet.properties import resource
 from trainmaster.gcp.retries import FLEET_READ
 from trainmaster.gcp.vm_defaults import VmDefaults
-from trainmaster.gcp.vm_labels import HEARTBEAT, LABEL_JOB, METRIC, parse_heartbeat
+from trainmaster.gcp.vm_labels import HEARTBEAT, METRIC, job_key, parse_heartbeat
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending, complete
 
 SETTLE_S: Final = 3.0
@@ -87,12 +87,12 @@ class ComputeFleet:
         zones: Sequence[str] = (),
     ) -> tuple[Vm, ...]:
         with compute_errors(f"list the VMs of {job_id}"):
-            listed, unreachable = self._listing.find(f"labels.{LABEL_JOB}={job_label(job_id)}", zones)
+            listed, unreachable = self._listing.find(f"labels.{job_key()}={job_label(job_id)}", zones)
         return complete([item.vm for item in listed], [zone for zone in unreachable if not zones or zone in zones])
 
     def list_all(self, zones: Sequence[str] = ()) -> tuple[LabelledVm, ...]:
         with compute_errors("list the VMs of all jobs"):
-            return complete(*self._listing.find(f"labels.{LABEL_JOB}:*", zones))
+            return complete(*self._listing.find(f"labels.{job_key()}:*", zones))
 
     def create(self, job: Job, create: Create, metadata: Mapping[str, str]) -> CreateOutcome:
         """If some of the names exist, insert only the others, as a request of its own."""
@@ -100,7 +100,7 @@ class ComputeFleet:
         if not name_exists(outcome):
             return outcome
         with compute_errors(f"list the VMs in {create.zone}"):
-            listed = self._listing.in_zone(f"labels.{LABEL_JOB}={job_label(job.job_id)}", create.zone)
+            listed = self._listing.in_zone(f"labels.{job_key()}={job_label(job.job_id)}", create.zone)
         existing = {item.vm.name: item.vm for item in listed}
         ours = [existing[name] for name in create.names if name in existing]
         if any(

@@ -14,6 +14,7 @@ from typing import Final
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
+from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup
 from trainmaster.core.model.vm_names import NAME_LENGTH_MAX, job_hash, slug
@@ -41,7 +42,7 @@ def policy_name(job: Job, group: TaskGroup, zone: str) -> str | None:
     if not needs_compact_placement(job.plan, group):
         return None
     tail = f"-{job_hash(job.job_id)}-{group.task_type}-{zone.rpartition('-')[2]}"
-    return "tm-" + slug(job.job_id, NAME_LENGTH_MAX - len("tm-") - len(tail)) + tail
+    return own("tm-") + slug(job.job_id, NAME_LENGTH_MAX - len(own("tm-")) - len(tail)) + tail
 
 
 class Placements:

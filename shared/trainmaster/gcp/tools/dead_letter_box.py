@@ -18,6 +18,7 @@ from typing import Final
 from google.api_core import exceptions
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 
+from trainmaster.core.model.installation import own
 from trainmaster.errors import PermanentError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import google_errors, translate
@@ -73,7 +74,7 @@ class DeadLetterBox:
     def __init__(self, project: str) -> None:
         self._subscriber = clients.subscriber()
         self._bus = PubsubBus(clients.publisher(), project)
-        self._path = self._subscriber.subscription_path(project, topics.DEAD_LETTER)
+        self._path = self._subscriber.subscription_path(project, own(topics.DEAD_LETTER))
 
     def list_letters(self) -> tuple[DeadLetter, ...]:
         """Return all dead letters, the oldest first. They stay."""
@@ -158,7 +159,7 @@ def _letter(message: PubsubMessage) -> DeadLetter:
     return DeadLetter(
         id=message.message_id,
         at=message.publish_time,
-        topic=moved_from or _topic(attributes),
+        topic=f"trainmaster-{moved_from.partition('-')[2]}" if moved_from else _topic(attributes),
         published_at=datetime.fromisoformat(published_at) if published_at else message.publish_time,
         reason=attributes.get("reason") or unacknowledged,
         data=message.data,
@@ -173,7 +174,7 @@ def _letter(message: PubsubMessage) -> DeadLetter:
 
 def _topic(attributes: Mapping[str, str]) -> str | None:
     """Return the topic of a letter that a function published. Only `maintenance` has a second topic."""
-    if attributes.get("subscription") == topics.SYSTEM_EVENTS:
+    if attributes.get("subscription") == own(topics.SYSTEM_EVENTS):
         return topics.SYSTEM_EVENTS
     function = attributes.get("function")
     return f"trainmaster-{function.replace('_', '-')}" if function else None

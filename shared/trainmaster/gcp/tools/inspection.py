@@ -21,6 +21,7 @@ from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import Request
 
+from trainmaster.core.model.installation import own
 from trainmaster.errors import TemporaryError
 from trainmaster.gcp import clients
 from trainmaster.gcp.errors import NO_CONNECTION
@@ -97,7 +98,7 @@ class Inspection:
 
     def read_state(self) -> None:
         """Raise InspectionError if the caller cannot read documents."""
-        self._call("firestore", f"/v1/projects/{self.project}/databases/(default)/documents/jobs?pageSize=1")
+        self._call("firestore", f"/v1/projects/{self.project}/databases/{own('(default)')}/documents/jobs?pageSize=1")
 
     def has_topic(self, name: str) -> bool:
         return self._pubsub(f"topics/{name}") is not None

@@ -20,7 +20,7 @@ from trainmaster.gcp.retries import masked
 from trainmaster.gcp.tpu_fleet.errors import has_no_tpus, problem_of
 from trainmaster.gcp.tpu_fleet.nodes import log_health, vm_of
 from trainmaster.gcp.tpu_fleet.queued_resources import QueuedResources
-from trainmaster.gcp.vm_labels import LABEL_JOB, labelled
+from trainmaster.gcp.vm_labels import job_key, labelled
 
 PAGE_SIZE: Final = 200
 LISTED_FIELDS: Final = (
@@ -80,7 +80,7 @@ class Listing:
         for page in masked(partial(self._client.list_nodes, request), LISTED_FIELDS).pages:
             unreachable |= set(page.unreachable)
             for node in page.nodes:
-                if LABEL_JOB in node.labels:
+                if job_key() in node.labels:
                     log_health(node)
             yield from labelled(page.nodes, vm_of)
 

@@ -22,7 +22,7 @@ from trainmaster.gcp.retries import FLEET_READ, FLEET_WRITE
 from trainmaster.gcp.tpu_fleet.errors import has_no_tpus, is_transient, name_exists, not_created, problem_of
 from trainmaster.gcp.tpu_fleet.nodes import vm_of
 from trainmaster.gcp.tpu_fleet.operations import Operation, Operations
-from trainmaster.gcp.vm_labels import LABEL_JOB
+from trainmaster.gcp.vm_labels import job_key
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
 
 
@@ -81,7 +81,7 @@ class NodeCreation:
             node = self._client.get_node(tpu_v2.GetNodeRequest(name=name), **FLEET_READ)
         except exceptions.NotFound:
             return Pending()  # the node that had the name has just been deleted
-        if node.labels.get(LABEL_JOB) != job_label(job.job_id):
+        if node.labels.get(job_key()) != job_label(job.job_id):
             message = f"a node named {name} exists and does not belong to the job"
             return NotCreated(CapacityErrorKind.DENIED, "ALREADY_EXISTS", message)
         vm = vm_of(node)

@@ -39,7 +39,7 @@ from trainmaster.gcp.tpu_fleet.errors import (
 from trainmaster.gcp.tpu_fleet.operations import Operations
 from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, identity, is_flex_start, node_of, request, vm_of
 from trainmaster.gcp.vm_defaults import Problem
-from trainmaster.gcp.vm_labels import LABEL_ATTEMPT, LABEL_JOB, LABEL_ROUND, labelled
+from trainmaster.gcp.vm_labels import LABEL_ATTEMPT, LABEL_ROUND, job_key, labelled
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
 
 SETTLE_S: Final = 3.0
@@ -119,7 +119,7 @@ class QueuedResources:
 
     def _outcome_of_existing(self, existing: tpu_v2.QueuedResource, job: Job, create: Create) -> CreateOutcome:
         labels = node_of(existing).labels
-        if labels.get(LABEL_JOB) != job_label(job.job_id):
+        if labels.get(job_key()) != job_label(job.job_id):
             message = f"a queued resource named {existing.name} exists and does not belong to the job"
             return NotCreated(CapacityErrorKind.DENIED, "ALREADY_EXISTS", message)
         vm: Vm = vm_of(existing)
