@@ -205,10 +205,10 @@ class MemoryStore(Incidents, Leases):
             submitted = [stored.job for stored in self._jobs.values() if stored.job.trial_of is None]
             return sum(job.created_at >= moment for job in submitted if job.through_api is through_api)
 
-    def count_ready(self, job_id: str, attempt: int) -> int:
+    def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
         with self._lock:
             replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
-            return sum(replica.attempt == attempt and replica.ever_ready for replica in replicas)
+            return sum(r.attempt == attempt and r.ever_ready and r.vm_generation >= floor for r in replicas)
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
         with self._lock:
@@ -221,10 +221,10 @@ class MemoryStore(Incidents, Leases):
             job_ids = self._ids_by_hash.get(vm_hash, ())
             return next((job_id for job_id in job_ids if _has_vm(self._jobs[job_id].job, name)), None)
 
-    def count_ready_for(self, job_id: str, round_key: str) -> int:
+    def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
         with self._lock:
             replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
-            return sum(replica.ready_for == round_key for replica in replicas)
+            return sum(r.ready_for == round_key and r.vm_generation >= floor for r in replicas)
 
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Nothing outlives the process, so nothing is deleted before its end."""
