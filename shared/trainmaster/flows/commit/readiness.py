@@ -33,20 +33,15 @@ def start_if_all_ready(
     if job is None:
         return
     if job.round.is_held:
-        number = round_key(job.attempt, job.round.number)
-        ready = deps.store.count_ready_for(job.job_id, number, job.placement.floor)
+        key = round_key(job.attempt, job.round.number)
+        ready = deps.store.count_ready_for(job.job_id, key, job.placement.floor)
         needed = sum(is_member(job.plan, replica_id) for replica_id in job.plan.replica_ids)
         if may_go_without and job.plan.elastic and job.started_at:
             needed = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         if ready >= needed:
             deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id, entry_key)), {})
     elif job.state is JobState.PREPARING and _are_required_ready(job, deps):
-        start(job, deps)
-
-
-def start(job: Job, deps: Deps) -> None:
-    """Record that the job runs, unless it has moved since `job` was read. Safe to repeat."""
-    record(AllReady(job.job_id, job.attempt, deps.clock(), floor=job.placement.floor), deps)
+        record(AllReady(job.job_id, job.attempt, deps.clock(), floor=job.placement.floor), deps)
 
 
 def _are_required_ready(job: Job, deps: Deps) -> bool:

@@ -36,7 +36,7 @@ from trainmaster.core.reconcile.steps import Direct, Readiness, ReportGrowth, Re
 from trainmaster.core.rules.evidence import hold_key, round_key
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
-from trainmaster.flows.commit.readiness import is_start_missed, start, start_if_all_ready
+from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
 from trainmaster.flows.provisioning.execute_steps import (
@@ -140,7 +140,8 @@ class _Delivery:
                 return  # the lease expired, and another delivery has taken it
             loaded = self.loaded or self._load()
             if is_start_missed(loaded.state):
-                start(loaded.state.job, self.deps)
+                job = loaded.state.job
+                record(AllReady(job.job_id, job.attempt, self.deps.clock(), floor=job.placement.floor), self.deps)
                 loaded = self._load()
             if (job := loaded.state.job).tuning is not None:  # it has no VMs, but its trials have
                 if self.request.entry_key is None:

@@ -78,8 +78,8 @@ class States(Database):
         return self._count(self._where(replicas_path(job_id), ("attempt", "==", attempt), ("state", "in", values)))
 
     def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
-        conditions = (("ready_for", "==", round_key), ("vm_generation", ">=", floor))
-        return self._count(self._where(replicas_path(job_id), *conditions))
+        replicas = self._where(replicas_path(job_id), ("ready_for", "==", round_key), ("vm_generation", ">=", floor))
+        return self._count(replicas)
 
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Write in batches, in the order of the documents' names. A repetition writes the same again."""

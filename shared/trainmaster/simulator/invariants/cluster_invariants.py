@@ -16,7 +16,7 @@ from trainmaster.core.events import ReplicaExited, VmReady
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, JobState, State
-from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.world.context import Context
@@ -60,11 +60,7 @@ class ClusterInvariants:
         is_overdue = (
             state.job.state is JobState.PREPARING
             and not state.job.round.is_held
-            and all(
-                _has_been_ready(replica)
-                for replica in state.replicas
-                if is_required(state.job.plan, replica.replica_id)
-            )
+            and all(replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id))
         )
         self._ready_since = self._since(self._ready_since, condition=is_overdue)
 
@@ -97,7 +93,3 @@ class ClusterInvariants:
         running = [replica.replica_id for replica in state.replicas if replica.state is ReplicaState.RUNNING]
         is_split = len({self._zones[replica_id] for replica_id in running}) > 1 and not state.job.state.is_terminal
         self._split_since = self._since(self._split_since, condition=is_split)
-
-
-def _has_been_ready(replica: Replica) -> bool:
-    return replica.ever_ready or replica.state is ReplicaState.COMPLETED
