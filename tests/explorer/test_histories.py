@@ -39,6 +39,11 @@ def test_histories_violate_no_invariant(name: str) -> None:
         assert not world.violations, f"python -m tests.explorer --profile {name} --seeds {seed}:{seed + 1} --trace"
 
 
+def test_abort_in_a_later_round_of_a_job_that_waits_for_its_evaluator_is_charged() -> None:
+    """Every member had reported before that round began."""
+    assert not History(600623, PROFILES["every"]).run().violations
+
+
 def forget_ends(patch: pytest.MonkeyPatch) -> None:
     """Report that an incarnation is ready, and not how the one before it ended."""
     decode = agent_messages.decode_vm_ready
