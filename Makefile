@@ -31,15 +31,13 @@ endef
 export PIP_TO_UV
 export UV_COMPILE_BYTECODE := 1
 # In pip's list, the environment comes first and has precedence.
-UV := eval "$$($(PIP) config list | tac | sed -nE "$$PIP_TO_UV")"; $(BIN)/uv pip install --python
+SET_UP_UV := eval "$$($(PIP) config list | tac | sed -nE "$$PIP_TO_UV")"
+UV := $(SET_UP_UV); $(BIN)/uv pip install --python
 
 # A runtime image is a Python environment that stands for a VM's disk image. The stamp file marks a complete one.
 IMAGES := .images
 IMAGE = $(IMAGES)/$(1)/.complete
 SCHEMA := $(IMAGES)/google-provider/schema.json
-# Not locked with hashes: its wheels differ by CPU and accelerator, and their dependencies take gigabytes.
-TORCH_BUILDS := tests/integration/runtimes/torch_builds.py
-TORCH := torch==2.13.0 torchvision==0.28.0 torchaudio==2.11.0
 
 JAVA := build/java/.complete
 CHECKOV := $(IMAGES)/checkov
@@ -277,13 +275,13 @@ build/peers/%/.complete: | $(RUNNABLE) $(call IMAGE,pytorch)
 	@$(if $(filter ftlauncher dlrover,$*),echo $(abspath $(IMAGES)/pytorch)/lib/python3*/site-packages >"$$(echo $(@D)/lib/python3*/site-packages)/torch.pth")
 	@touch $@
 
-$(IMAGES)/pytorch/.complete: $(TORCH_BUILDS)
-
-$(IMAGES)/%/.complete: requirements/runtime-%.txt | $(RUNNABLE)
-	@echo "building the runtime image $* (up to 1 GB of packages)"
+# Vertex AI's SDK, for tests.
+$(IMAGES)/aiplatform/.complete: requirements/runtime-aiplatform.txt | $(RUNNABLE)
+	@echo "installing aiplatform"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
 	@$(UV) $(@D)/bin/python $(LOCKED) $<
-	@$(if $(filter pytorch,$*),$(UV) $(@D)/bin/python $(TORCH); \
-		for name in $$($(@D)/bin/python $(TORCH_BUILDS)); do $(BIN)/uv pip uninstall --python $(@D)/bin/python $$name; done)
 	@touch $@
+
+$(IMAGES)/%/.complete: requirements/runtime-%.txt | $(RUNNABLE)
+	@$(SET_UP_UV); $(BIN)/trainmaster local images $*

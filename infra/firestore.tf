@@ -17,19 +17,22 @@ resource "google_firestore_database" "this" {
   depends_on = [time_sleep.apis]
 }
 
-# Queries for replicas filter by attempt and one other property.
+# Replicas are counted by attempt and state, and ready ones that have a VM of the gang's current zone.
 resource "google_firestore_index" "replicas" {
-  for_each   = toset(["ever_ready", "state"])
+  for_each = {
+    state = ["attempt", "state"]
+    ready = ["attempt", "ever_ready", "vm_generation"]
+    round = ["ready_for", "vm_generation"]
+  }
   database   = google_firestore_database.this.name
   collection = "replicas"
 
-  fields {
-    field_path = "attempt"
-    order      = "ASCENDING"
-  }
-  fields {
-    field_path = each.key
-    order      = "ASCENDING"
+  dynamic "fields" {
+    for_each = each.value
+    content {
+      field_path = fields.value
+      order      = "ASCENDING"
+    }
   }
 }
 

@@ -61,7 +61,7 @@ module "function" {
   builder           = google_service_account.builder.name
   repository        = "projects/${var.project}/locations/${var.region}/repositories/${google_artifact_registry_repository.functions.repository_id}"
 
-  depends_on = [time_sleep.grants, google_firestore_database.this]
+  depends_on = [time_sleep.grants, google_firestore_database.this, google_firestore_index.replicas]
 }
 
 # Clients call the API with their own access tokens, which Cloud Run's own check does not accept. The function verifies the token and

@@ -6,6 +6,7 @@ F2  A stopped round has one verdict. A charged member's program failed by itself
 F3  While capacity exists, every stop leads to the next round, a rerun or the end: every job ends.
 F4  No job is FAILED without a failed program or set-up.
 F5  SUCCEEDED exactly if the primary exited 0.
+F6  A job begins to run when each required replica has reported from a VM where the gang is now, or has completed.
 
 Besides: a sentence of `why` names a machine or program that really failed, budgets, leaks, and the ledger's replay.
 """
@@ -22,6 +23,7 @@ from tests.explorer.programs import DONE, OWN, PEER, STALLED, Program
 from trainmaster.core.actions import Ignore
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
+from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.members import channel_members
 from trainmaster.core.model.replica import ReplicaState
@@ -148,6 +150,8 @@ class Examiner:
             self.round.is_judged = True  # the round ends with its attempt
         if isinstance(entry.event, ReplicaExited) and entry.event.cause is ExitCause.UNFIT:
             self._examine_unfit(entry.event)
+        if before.job.state is JobState.PREPARING and loaded.state.job.state is JobState.RUNNING:
+            self._examine_start(loaded.state)
         charges = list(self._charges(before, loaded.state, entry))
         self._count(charges)
         if self._job.is_synchronous and not self._is_about_single(entry):
@@ -157,6 +161,20 @@ class Examiner:
         if loaded.state.job.state.is_terminal and self.ended_s is None:
             self.ended_s = self._world.now_s
             self._examine_success()
+
+    def _examine_start(self, state: State) -> None:
+        floor, completed = state.job.placement.floor, ReplicaState.COMPLETED
+        up = {
+            which
+            for (which, generation), vms in self._vms.items()
+            for vm in vms
+            if generation >= floor and vm.instance_id in self._reported
+        }
+        up |= {replica.replica_id for replica in state.replicas if replica.state is completed}
+        missing = [str(which) for which in required_replicas(state.job.plan) if which not in up]
+        self._world.notes["starts after a move"] += floor > 0
+        if missing and state.job.tuning is None:
+            self._world.violate("F6 runs too early", *missing)
 
     def _is_about_single(self, entry: LedgerEntry) -> bool:
         """Whether the event is about a replica that is judged alone, such as an evaluator."""

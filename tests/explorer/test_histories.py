@@ -17,6 +17,7 @@ from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.vm import DirectiveAction
 from trainmaster.core.reconcile import desired
+from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages
 
 SEEDS = 300 if hypothesis.settings().max_examples > 150 else 5
@@ -36,6 +37,11 @@ def test_histories_violate_no_invariant(name: str) -> None:
     for seed in range(SEEDS):
         world = History(seed, PROFILES[name]).run()
         assert not world.violations, f"python -m tests.explorer --profile {name} --seeds {seed}:{seed + 1} --trace"
+
+
+def test_abort_in_a_later_round_of_a_job_that_waits_for_its_evaluator_is_charged() -> None:
+    """Every member had reported before that round began."""
+    assert not History(600623, PROFILES["every"]).run().violations
 
 
 def forget_ends(patch: pytest.MonkeyPatch) -> None:
@@ -78,11 +84,17 @@ def start_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(desired, "is_held", lambda job, replica_id: job.round.is_held and is_member(job.plan, replica_id))
 
 
+def count_vms_of_earlier_zones(patch: pytest.MonkeyPatch) -> None:
+    count = MemoryStore.count_ready
+    patch.setattr(MemoryStore, "count_ready", lambda store, job_id, attempt, _: count(store, job_id, attempt, 0))
+
+
 @pytest.mark.parametrize(
     ("break_defence", "profile", "invariants"),
     [
         (end_savers_at_once, "notices", {"killed while it saves"}),
         (take_saves_for_ends, "notices", {"F5 SUCCEEDED without exit 0 of the primary"}),
+        (count_vms_of_earlier_zones, "cloud", {"F6 runs too early"}),
         (start_all, "elastic", {"several member sets"}),
         (forget_ends, "gang", {"F2 innocent charged", "F2 unpaid"}),
         (report_before_the_stop, "hangs", {"F1 started beside another round"}),

@@ -164,7 +164,7 @@ def count_ready_before_commit(patch: pytest.MonkeyPatch) -> None:
     def handle(event: Any, deps: record.Deps) -> None:
         subject = event.subject
         loaded = deps.store.load(subject.job_id)
-        count = deps.store.count_ready(subject.job_id, subject.attempt)
+        count = deps.store.count_ready(subject.job_id, subject.attempt, 0)
         record.record(event, deps)
         if loaded and count >= len(loaded.state.job.plan.replica_ids):
             record.record(AllReady(subject.job_id, subject.attempt, deps.clock()), deps)

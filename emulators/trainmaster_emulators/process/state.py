@@ -46,6 +46,10 @@ EMULATORS_VARIABLE: Final = "TRAINMASTER_EMULATORS"
 
 FUNCTIONS: Final = ("upload", "submit", "vm_ready", "replica_exit", "maintenance", "provision", "tune", "sweep")
 ROOT: Final = trainmaster_emulators.ROOT
+_CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+_IS_INSTALLED: Final = ROOT.is_relative_to(Path(trainmaster_emulators.__file__).parent)
+IMAGES: Final = _CACHE.expanduser() / "trainmaster" / "images" if _IS_INSTALLED else ROOT / ".images"
+"""Folder of the runtime images. An installed package has it in the user's cache, which outlives an upgrade."""
 
 
 class StackError(PermanentError):
@@ -77,7 +81,7 @@ class StackConfig(_StateModel):
     """Functions that Pub/Sub delivers to."""
     public_buckets: dict[str, Path] = {}
     """Bucket name → folder whose files the bucket contains at the start of the stack, in place of a public bucket."""
-    images_dir: Path = ROOT / ".images"
+    images_dir: Path = IMAGES
     """Python environments that replace VM images; see `runtime_images`."""
     sweep_every_s: float = 60.0
     realistic: bool = False

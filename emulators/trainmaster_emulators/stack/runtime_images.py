@@ -1,6 +1,6 @@
 """The Python environment that replaces each VM image on the local stack.
 
-A runtime image is a virtual environment, `.images/RUNTIME`, built by `make`. A stamp file marks it as complete. The
+A runtime image is a virtual environment that `trainmaster local images` builds. A stamp file marks it as complete. The
 Compute emulator gets a table from image families to these environments, with a default for any other image.
 
 The software versions of real TPU VMs contain no framework; users' packages install JAX. Here they include JAX.
@@ -8,7 +8,6 @@ The software versions of real TPU VMs contain no framework; users' packages inst
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Final
@@ -34,8 +33,3 @@ def image_table(images_dir: Path) -> dict[str, str]:
         if ((folder := (images_dir / name).absolute()) / STAMP).is_file()
     }
     return built | {DEFAULT: next(iter(built.values()), sys.prefix)}
-
-
-def write_image_table(images_dir: Path, target: Path) -> None:
-    """Write the file for the Compute emulator's `--images`."""
-    target.write_text(json.dumps(image_table(images_dir), indent=1) + "\n", encoding="utf-8")

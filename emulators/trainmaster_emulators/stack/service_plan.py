@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -125,7 +126,7 @@ def _vm_services(
     """Return the Compute emulator, and the proxy through which programs on its VMs reach `gs://`."""
     if endpoints.compute is None or endpoints.proxy is None:
         return []
-    runtime_images.write_image_table(config.images_dir, state_dir / IMAGES_FILE)
+    (state_dir / IMAGES_FILE).write_text(json.dumps(runtime_images.image_table(config.images_dir)), encoding="utf-8")
     vm_endpoints = iam_gates.vm_endpoints(endpoints)
     variables = client_configuration.vm_environment(state_dir, config, vm_endpoints) | iam_gates.vm_variables()
     variables[processes.STACK_ID] = stack_id

@@ -12,7 +12,7 @@ from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry, ends_of
 from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.members import recall
-from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm_names import job_hash, vm_name
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
@@ -205,15 +205,12 @@ class MemoryStore(Incidents, Leases):
             submitted = [stored.job for stored in self._jobs.values() if stored.job.trial_of is None]
             return sum(job.created_at >= moment for job in submitted if job.through_api is through_api)
 
-    def count_ready(self, job_id: str, attempt: int) -> int:
-        with self._lock:
-            replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
-            return sum(replica.attempt == attempt and replica.ever_ready for replica in replicas)
+    def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
+        replicas = self._replicas(job_id)
+        return sum(r.attempt == attempt and r.ever_ready and r.vm_generation >= floor for r in replicas)
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
-        with self._lock:
-            replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
-            return sum(replica.attempt == attempt and replica.state in states for replica in replicas)
+        return sum(replica.attempt == attempt and replica.state in states for replica in self._replicas(job_id))
 
     def job_of_vm(self, name: str) -> str | None:
         with self._lock:
@@ -222,10 +219,12 @@ class MemoryStore(Incidents, Leases):
             owners = (key for key, plan in plans.items() if name in (vm_name(key, one) for one in plan.replica_ids))
             return next(owners, None)
 
-    def count_ready_for(self, job_id: str, round_key: str) -> int:
+    def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
+        return sum(r.ready_for == round_key and r.vm_generation >= floor for r in self._replicas(job_id))
+
+    def _replicas(self, job_id: str) -> tuple[Replica, ...]:
         with self._lock:
-            replicas = self._jobs[job_id].replicas.values() if job_id in self._jobs else ()
-            return sum(replica.ready_for == round_key for replica in replicas)
+            return tuple(self._jobs[job_id].replicas.values()) if job_id in self._jobs else ()
 
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Nothing outlives the process, so nothing is deleted before its end."""

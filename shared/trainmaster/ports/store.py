@@ -55,16 +55,16 @@ class States(Protocol):
         """
         ...
 
-    def count_ready(self, job_id: str, attempt: int) -> int:
-        """Return how many replicas of the attempt have ever been ready."""
+    def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
+        """Return how many replicas of the attempt whose VM generations are not below the floor have ever been ready."""
         ...
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
         """Return how many replicas of the attempt are in one of these states."""
         ...
 
-    def count_ready_for(self, job_id: str, round_key: str) -> int:
-        """Return how many members are ready for this round (`Replica.ready_for`)."""
+    def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
+        """Return how many members whose VM generations are not below the floor are ready for this round."""
         ...
 
     def expire_history(self, job_id: str, at: datetime) -> None:

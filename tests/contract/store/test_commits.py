@@ -29,7 +29,7 @@ def test_empty_store_returns_nothing(store: Store) -> None:
     assert store.load_attempt("digits_1") is None
     assert store.entry("digits_1", "submitted") is None
     assert store.ledger("digits_1") == ()
-    assert store.count_ready("digits_1", 1) == 0
+    assert store.count_ready("digits_1", 1, 0) == 0
 
 
 def test_job_is_read_back_to_the_microsecond(store: Store) -> None:
@@ -104,7 +104,7 @@ def test_replicas_of_an_attempt_have_the_order_of_the_plan(store: Store) -> None
     assert len(state.replicas) == 12
 
 
-def test_ready_replicas_are_counted_per_attempt(store: Store) -> None:
+def test_ready_replicas_are_counted_per_attempt_and_floor(store: Store) -> None:
     submit(store)
     for replica_id in (CHIEF, WORKER_1):
         loaded = must(store.load("digits_1", f"1-{replica_id}"))
@@ -113,8 +113,9 @@ def test_ready_replicas_are_counted_per_attempt(store: Store) -> None:
         none = counters(None, None)
         entry = LedgerEntry("digits_1", event.key, at(5), event, decision, none, none)
         store.commit(loaded, entry, evolve(loaded.state, decision, at(5)))
-    assert store.count_ready("digits_1", 1) == 2
-    assert store.count_ready("digits_1", 2) == 0
+    assert [store.count_ready("digits_1", *which) for which in ((1, 0), (1, 1), (1, 2), (2, 0))] == [2, 2, 0, 0]
+    counted = [store.count_ready_for("digits_1", *which) for which in (("1-1", 0), ("1-1", 1), ("1-1", 2), ("1-2", 0))]
+    assert counted == [2, 2, 0, 0]
 
 
 @pytest.mark.parametrize("store", ["firestore"], indirect=True)

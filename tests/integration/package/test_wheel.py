@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.package.conftest import Installation, required_distributions
+from trainmaster.cli.local.images import Runtime
 from trainmaster_emulators.process.state import ROOT
 
 FOLDERS = ("algorithms", "cli", "emulators", "functions", "infra", "shared", "simulator")
@@ -61,7 +62,8 @@ def test_wheel_has_the_files_that_a_local_stack_reads(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         copies = {name.removeprefix(CHECKOUT): name for name in archive.namelist() if name.startswith(CHECKOUT)}
         functions = {str(path.relative_to(ROOT)) for path in (ROOT / "functions").glob("*.py")}
-        assert set(copies) == functions | {"infra/README.md", "infra/iam.tf"}
+        images = {f"requirements/runtime-{runtime}.txt" for runtime in Runtime}
+        assert set(copies) == functions | images | {"infra/README.md", "infra/iam.tf"}
         for name, copy in copies.items():
             assert archive.read(copy) == (ROOT / name).read_bytes()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.agent.setup import runtime_packages
+from trainmaster.cli.local.images import COMPANIONS
 from trainmaster.jobspec.catalog.runtimes import RUNTIMES
 from trainmaster.jobspec.catalog.service_packages import SERVICE_PACKAGES, package_name
 from trainmaster_emulators.machines.vm_python import create_overlay
@@ -33,8 +34,7 @@ CALLS = {
     "tensorflow": "tensorflow.linalg.inv([[1.0]]).numpy()",
     "tf_keras": "tf_keras.Sequential([tf_keras.layers.Dense(1)])(tf_keras.backend.ones((1, 2)))",
     "torch": "torch.eye(2).inverse()",
-    "torchaudio": "__import__('torch_builds').use_torchaudio()",
-    "torchvision": "__import__('torch_builds').use_torchvision()",
+    **COMPANIONS,
     "xgboost": "xgboost.train({}, xgboost.DMatrix([[1.0]], [1.0]), 1)",
 }
 """A call of native code of a module."""
@@ -77,9 +77,9 @@ def declared(name: str) -> dict[str, tuple[str, str]]:
 def test_packages_of_local_runtime_are_imported_and_compute(name: str, tmp_path: Path) -> None:
     image = IMAGES / ("scikit-learn" if name == "xgboost" else name)
     assert (image / STAMP).is_file(), "run `make images` first"
-    sources = str(Path(runtime_packages.__file__).parents[3]), str(Path(__file__).parent)
+    sources = str(Path(runtime_packages.__file__).parents[3])
     imported = subprocess.run(
-        [str(create_overlay(image, tmp_path) / "python"), "-c", PROGRAM, json.dumps(declared(name)), *sources],
+        [str(create_overlay(image, tmp_path) / "python"), "-c", PROGRAM, json.dumps(declared(name)), sources],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert imported.returncode == 0, imported.stderr

@@ -165,8 +165,7 @@ def test_built_runtime_replaces_its_image_and_is_the_default(tmp_path: Path) -> 
 
 
 def test_vms_use_the_stacks_own_python_when_no_runtime_is_built(tmp_path: Path) -> None:
-    runtime_images.write_image_table(tmp_path / "none", tmp_path / "table.json")
-    assert json.loads((tmp_path / "table.json").read_text()) == {"default": sys.prefix}
+    assert runtime_images.image_table(tmp_path / "none") == {"default": sys.prefix}
 
 
 def test_truncated_state_file_is_a_stack_error(tmp_path: Path) -> None:

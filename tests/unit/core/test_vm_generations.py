@@ -65,7 +65,7 @@ def test_stockout_gives_the_gang_a_common_later_generation_in_the_next_zone() ->
     moved = apply(state, change)
     assert set(generations(moved).values()) == {6}
     assert all(replica.awaits_vm for replica in moved.replicas), "the chief's VM, too, is outdated"
-    assert moved.replicas[0].ever_ready
+    assert not any(replica.ever_ready for replica in moved.replicas), "a replica is ready on its current VM"
     assert (moved.job.zones_used, moved.job.placement.left) == (("us-central1-b", "us-central1-a"), ("us-central1-a",))
 
 

@@ -296,21 +296,86 @@ def test_other_resources_are_released_after_the_vms_and_until_they_are_gone(
     assert world.store.pending_keys("digits_1") == ()
 
 
-def test_ready_replica_follows_its_peers_to_another_zone_after_a_stockout(world: World, fleet: RecordingFleet) -> None:
-    """Each role has its own insert: the chief is ready when the workers' insert fails for lack of capacity."""
+def leave_zone_a(world: World, fleet: RecordingFleet, spec: dict[str, object]) -> None:
+    """Each role has its own insert: the other replicas are ready when the workers' insert fails."""
     fleet.outcomes = {(TaskType.WORKER, A): Pending()}
-    world.submit()
+    world.submit(spec)
     world.provision()
-    world.send("vm-ready", CHIEF)
+    for vm in world.vms:
+        world.send("vm-ready", vm.replica_id)
     fleet.outcomes = {
         (TaskType.WORKER, A): NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
     }
     world.deliver()
-    assert {(vm.replica_id, vm.zone) for vm in world.vms} == {
-        (replica_id, B) for replica_id in (CHIEF, WORKER_0, WORKER_1)
-    }
+    assert {vm.zone for vm in world.vms} == {B}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        a_spec(),
+        {**a_spec(), "trainmaster": {"independentReplicas": True}},
+        a_spec(parameterServerCount=1, parameterServerType="n1-standard-4"),
+        a_spec(evaluatorCount=1, evaluatorType="n1-standard-4"),
+        {**a_spec(), "trainmaster": {"restartJobOnWorkerRestart": True}},
+    ],
+    ids=["synchronous", "independent", "server", "evaluator", "rerun"],
+)
+def test_job_runs_when_every_replica_has_been_ready_in_the_zone_that_it_moved_to(
+    world: World, fleet: RecordingFleet, spec: dict[str, object]
+) -> None:
+    leave_zone_a(world, fleet, spec)
     assert (world.replica(CHIEF).vm_generation, world.replica(CHIEF).restarts_used) == (3, 0)
-    world.report_all_ready()
-    world.deliver()
+    *others, last = [replica.replica_id for replica in reversed(world.replicas)]
+    assert last == CHIEF
+    for replica_id in others:
+        world.send("vm-ready", replica_id)
+        world.provision()
+    assert world.state == "PREPARING", "the chief's VM has not reported"
+    world.send("vm-ready", last)
     assert (world.state, world.job.attempt) == ("RUNNING", 1)
+    world.check()
+
+
+def test_replica_that_completed_in_the_zone_before_counts_as_ready(world: World, fleet: RecordingFleet) -> None:
+    """The sweep starts the job: the count has only replicas with VMs of the zone."""
+    server = ReplicaId(TaskType.PS, 0)
+    spec = a_spec(parameterServerCount=1, parameterServerType="n1-standard-4")
+    fleet.outcomes = {(TaskType.WORKER, A): Pending()}
+    world.submit(spec)
+    world.provision()
+    world.exit_program(server, 0)
+    fleet.outcomes = {
+        (TaskType.WORKER, A): NotCreated(CapacityErrorKind.STOCKOUT, "ZONE_RESOURCE_POOL_EXHAUSTED", "full")
+    }
+    world.deliver()
+    assert world.replica(server).state is ReplicaState.COMPLETED
+    for replica_id in (CHIEF, WORKER_0, WORKER_1):
+        world.send("vm-ready", replica_id)
+    world.sweep()
+    world.deliver()
+    assert world.state == "RUNNING"
+
+
+def test_members_ready_for_a_held_round_in_the_zone_before_do_not_count(world: World, fleet: RecordingFleet) -> None:
+    """Each report would request a reconciliation, which reads all replicas."""
+    world.submit()
+    world.deliver()
+    for replica_id in (CHIEF, WORKER_0):
+        world.send("vm-ready", replica_id)
+    fleet.outcomes = {(TaskType.WORKER, A): Pending()}
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.deliver()
+    assert (world.job.round.number, world.job.round.is_held) == (2, True)
+    fleet.outcomes = {(TaskType.WORKER, A): NotCreated(CapacityErrorKind.STOCKOUT, "FULL", "full")}
+    world.provision()
+    world.deliver()
+    assert {vm.zone for vm in world.vms} == {B}
+    world.silent |= {CHIEF, WORKER_0}
+    world.send("vm-ready", WORKER_1)
+    assert not world.bus.size
+    world.silent.clear()
+    world.provision()
+    world.deliver()
+    assert world.state == "RUNNING"
     world.check()

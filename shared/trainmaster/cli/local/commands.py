@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from trainmaster.cli.console import serve_stack
+from trainmaster.cli.local.images import images
 from trainmaster.cli.local.run_example import Realistic, TimeScale, run
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, print_json, print_table, say
@@ -21,6 +22,7 @@ from trainmaster_emulators.process import processes, state
 from trainmaster_emulators.process.state import StackConfig, StackError, StackState, StackStatus
 from trainmaster_emulators.services.fault_client import FaultClient
 from trainmaster_emulators.stack import client_configuration, stack
+from trainmaster_emulators.stack.runtime_images import STAMP
 
 app = typer.Typer(
     help="Run the whole system on this machine: the real functions and programs, on Google's emulators.",
@@ -42,6 +44,7 @@ _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{1,61}[a-z0-9]")
 """Source: Cloud Storage's rules for bucket names."""
 
 app.command("run")(run)
+app.command("images")(images)
 
 
 @app.command()
@@ -90,7 +93,10 @@ def up(
     say(f"ready after {ready.ready_after_s:.1f} s: project {project}, gs://{bucket}, state in {folder}")
     if not ready.config.gcs:
         say(f"Jobs cannot use /gcs: {find_obstacle()}. Those that need it are rejected.")
-    say(f'To use it from a shell: eval "$(trainmaster local env{_option(state_dir)})"')
+    if compute and not any(config.images_dir.glob(f"*/{STAMP}")):
+        say("Each VM downloads its packages, because no runtime image is built: trainmaster local images")
+    option = f" --state-dir {state_dir}" if state_dir else ""
+    say(f'To use it from a shell: eval "$(trainmaster local env{option})"')
     if detach:
         say("To see its jobs in a browser: trainmaster console")
         return
@@ -118,10 +124,6 @@ def read_public_buckets(options: Sequence[str], own_buckets: Collection[str]) ->
             raise typer.BadParameter(f"{hint}: {folder} is not a folder")
         buckets[name] = Path(folder).absolute()
     return buckets
-
-
-def _option(state_dir: Path | None) -> str:
-    return f" --state-dir {state_dir}" if state_dir else ""
 
 
 @app.command()

@@ -71,7 +71,8 @@ class ProvisioningStarted(JobEventBase):
 
 @dataclass(frozen=True, slots=True)
 class AllReady(JobEventBase):
-    """Every required replica of the attempt has been ready at least once. For a tuning job: its first trial runs.
+    """Every required replica of the attempt has been ready since the gang last moved. For a tuning job: its first trial
+    runs.
 
     With a round: every member that has a VM is ready for this held round.
     """
@@ -85,6 +86,8 @@ class AllReady(JobEventBase):
     """The first ends of members in the round before, in the order in which they decide (`rules.verdict`)."""
     without: tuple[ReplicaId, ...] = ()
     """Members of an elastic job that await their VMs, and that the round may begin without."""
+    floor: int = 0
+    """Without a round: the placement's floor for which the replicas were counted."""
     kind: Literal["all_ready"] = "all_ready"
 
     @property

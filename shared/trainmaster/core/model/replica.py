@@ -66,7 +66,8 @@ class Replica:
     early_losses_in_zone: int = 0
     """The part of `early_losses` in the current zone."""
     ready_at: datetime | None = None
-    """When the current incarnation became ready; while it is down, when the last ready one did."""
+    """When the current incarnation became ready; while it is down, when the last ready one did. None: none has been
+    ready in this attempt, since the gang last moved."""
     ordered_at: datetime | None = None
     """When the current incarnation was ordered."""
     done_at: datetime | None = None

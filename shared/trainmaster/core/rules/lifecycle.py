@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from trainmaster.core.actions import AcceptJob, BeginPreparing, BeginRunning, MarkHostReady, MarkReady, SucceedJob
-from trainmaster.core.decisions import Decision, Reason, Rule, stale
+from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import AllReady, JobSubmitted, ProvisioningStarted, VmReady
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.members import current_incarnation, is_member, is_ready
@@ -47,7 +47,8 @@ def judge_provisioning_started(state: State, event: ProvisioningStarted, now: da
 
 
 def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
-    """Begin RUNNING when every required replica of the current attempt has been ready, or begin a held round."""
+    """Begin RUNNING when every required replica of the attempt has been ready since the gang last moved, or begin a
+    held round."""
     job = state.job
     if event.round:
         return judge_round(state, event, now)
@@ -55,6 +56,8 @@ def judge_all_ready(state: State, event: AllReady, now: datetime) -> Decision:
         return stale(Reason.OLD_ATTEMPT, f"The job was rerun after attempt {event.attempt}.")
     if job.state is not JobState.PREPARING:
         return stale(Reason.NOTHING_TO_DO, "The job is running already.")
+    if event.floor != job.placement.floor:
+        return not_yet("The gang moved while its replicas were counted.")
     everyone = "Every replica" if job.plan.gang else "Every replica that the job cannot start without"
     cause = "The first trial runs" if job.tuning else f"{everyone} is ready"
     return Decision(Rule.LIFECYCLE, Reason.ALL_READY, f"{cause}: the job is running.", BeginRunning())

@@ -56,9 +56,9 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     replica = state.find(event.attempt, replica_of(end))
     if replica is None:
         return not_yet("The member that ended the round was not loaded.")
-    if state.job.started_at is None and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
-        ended = f"Round {event.round - 1} ended before every member had reported"
-        text = f"{ended}: one may have been lost. Free of charge."
+    is_unsure = state.job.started_at is None and (event.attempt, event.round) == (1, 2)  # later rounds begin complete
+    if is_unsure and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
+        text = "Round 1 ended before every member had reported: one may have been lost. Free of charge."
         return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
     is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
     if isinstance(end, ReplicaExited) and (is_reboot or rank_of(end) is not Rank.MACHINE):

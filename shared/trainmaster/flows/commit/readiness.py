@@ -1,5 +1,5 @@
-"""What begins with the last report: the job, when every required replica of its attempt has been ready once, or a held
-round, when every member is ready for it."""
+"""What begins with the last report: the job, when every required replica of its attempt has been ready since the gang
+last moved, or a held round, when every member is ready for it."""
 
 from __future__ import annotations
 
@@ -33,24 +33,26 @@ def start_if_all_ready(
     if job is None:
         return
     if job.round.is_held:
-        ready = deps.store.count_ready_for(job.job_id, round_key(job.attempt, job.round.number))
+        key = round_key(job.attempt, job.round.number)
+        ready = deps.store.count_ready_for(job.job_id, key, job.placement.floor)
         needed = sum(is_member(job.plan, replica_id) for replica_id in job.plan.replica_ids)
         if may_go_without and job.plan.elastic and job.started_at:
             needed = deps.store.count_replicas(job.job_id, job.attempt, (ReplicaState.RUNNING,))
         if ready >= needed:
             deps.bus.publish(topics.PROVISION, encode_provision(ProvisionRequest(job.job_id, entry_key)), {})
     elif job.state is JobState.PREPARING and _are_required_ready(job, deps):
-        record(AllReady(job.job_id, job.attempt, deps.clock()), deps)
+        record(AllReady(job.job_id, job.attempt, deps.clock(), floor=job.placement.floor), deps)
 
 
 def _are_required_ready(job: Job, deps: Deps) -> bool:
-    """Whether every required replica has been ready.
+    """Whether every required replica has been ready since the gang last moved.
 
-    Counting costs one read, whatever the number of replicas. With `gang: false`, optional replicas count as well, so
+    Counting costs one read, whatever the number of replicas. Replicas that completed before the move are not counted:
+    the next reconciliation finds that the start was missed. With `gang: false`, optional replicas count as well, so
     each required replica is read too, but only once enough replicas are ready.
     """
     required = required_replicas(job.plan)
-    if deps.store.count_ready(job.job_id, job.attempt) < len(required):
+    if deps.store.count_ready(job.job_id, job.attempt, job.placement.floor) < len(required):
         return False
     if job.plan.gang:
         return True
@@ -63,12 +65,12 @@ def _are_required_ready(job: Job, deps: Deps) -> bool:
 
 
 def is_start_missed(state: State) -> bool:
-    """Whether the job does not run although its required replicas have been ready: the function that counted died.
-
-    `state` holds the whole attempt.
+    """Whether the job does not run although its required replicas have been ready: the function that counted died, or
+    they are not all counted. `state` holds the whole attempt; a tuning job has no replicas.
     """
     return (
         state.job.state is JobState.PREPARING
+        and state.job.tuning is None
         and not state.job.round.is_held
         and all(replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id))
     )

@@ -140,7 +140,8 @@ class _Delivery:
                 return  # the lease expired, and another delivery has taken it
             loaded = self.loaded or self._load()
             if is_start_missed(loaded.state):
-                start_if_all_ready(loaded.state.job, self.deps)
+                job = loaded.state.job
+                record(AllReady(job.job_id, job.attempt, self.deps.clock(), floor=job.placement.floor), self.deps)
                 loaded = self._load()
             if (job := loaded.state.job).tuning is not None:  # it has no VMs, but its trials have
                 if self.request.entry_key is None:

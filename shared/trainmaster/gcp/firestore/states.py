@@ -69,15 +69,17 @@ class States(Database):
                 raise AlreadyRecordedError(entry.key) from None
             raise ConflictError(f"{entry.job_id}: another writer created one of the documents") from None
 
-    def count_ready(self, job_id: str, attempt: int) -> int:
-        return self._count(self._where(replicas_path(job_id), ("attempt", "==", attempt), ("ever_ready", "==", True)))
+    def count_ready(self, job_id: str, attempt: int, floor: int) -> int:
+        conditions = (("attempt", "==", attempt), ("ever_ready", "==", True), ("vm_generation", ">=", floor))
+        return self._count(self._where(replicas_path(job_id), *conditions))
 
     def count_replicas(self, job_id: str, attempt: int, states: Sequence[ReplicaState]) -> int:
         values = [state.value for state in states]
         return self._count(self._where(replicas_path(job_id), ("attempt", "==", attempt), ("state", "in", values)))
 
-    def count_ready_for(self, job_id: str, round_key: str) -> int:
-        return self._count(self._where(replicas_path(job_id), ("ready_for", "==", round_key)))
+    def count_ready_for(self, job_id: str, round_key: str, floor: int) -> int:
+        replicas = self._where(replicas_path(job_id), ("ready_for", "==", round_key), ("vm_generation", ">=", floor))
+        return self._count(replicas)
 
     def expire_history(self, job_id: str, at: datetime) -> None:
         """Write in batches, in the order of the documents' names. A repetition writes the same again."""

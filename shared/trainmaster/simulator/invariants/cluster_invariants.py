@@ -60,11 +60,7 @@ class ClusterInvariants:
         is_overdue = (
             state.job.state is JobState.PREPARING
             and not state.job.round.is_held
-            and all(
-                replica.ever_ready or replica.state is ReplicaState.COMPLETED
-                for replica in state.replicas
-                if is_required(state.job.plan, replica.replica_id)
-            )
+            and all(replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id))
         )
         self._ready_since = self._since(self._ready_since, condition=is_overdue)
 

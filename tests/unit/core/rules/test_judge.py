@@ -22,7 +22,7 @@ from trainmaster.core.events import (
     LabelsChanged,
     ProvisioningStarted,
 )
-from trainmaster.core.model.job import JobState, Label
+from trainmaster.core.model.job import JobState, Label, Placement
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.rules.judge import ENDED_JOB_RULES, LIVE_JOB_RULES, REPLICA_RULES, judge
 
@@ -30,6 +30,7 @@ NOW = at(100)
 RUNNING = a_state()
 QUEUED = a_state(job=a_job(JobState.QUEUED))
 PREPARING = a_state(job=a_job(JobState.PREPARING))
+MOVED = a_state(job=a_job(JobState.PREPARING, placement=Placement(1, floor=3)))
 SUCCEEDED = a_state(job=a_job(JobState.SUCCEEDED))
 FAILED = a_state(job=a_job(JobState.FAILED))
 DELETED = a_state(job=a_job(JobState.FAILED, deleted_at=NOW))
@@ -60,6 +61,12 @@ CASES: Final[dict[str, Case]] = {
     "restarting replica becomes ready": (WORKER_0_RESTARTING, ready(WORKER_0, 2), "0 mark_ready ready"),
     "running replica is ready only once": (RUNNING, ready(WORKER_0), "1 ignore nothing_to_do"),
     "last ready replica starts the job": (PREPARING, ALL_READY, "0 begin_running all_ready"),
+    "readiness that was counted before a move does not start the job": (MOVED, ALL_READY, "1 ignore not_yet"),
+    "readiness that was counted after a move starts the job": (
+        MOVED,
+        AllReady("digits_1", 1, NOW, floor=3),
+        "0 begin_running all_ready",
+    ),
     "readiness of an older attempt is ignored": (ATTEMPT_2, ALL_READY, "1 ignore old_attempt"),
     # Rule 1
     "exit after the job's end is ignored": (SUCCEEDED, exited(CHIEF, 1), "1 ignore job_ended"),
