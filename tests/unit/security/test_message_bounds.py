@@ -151,7 +151,8 @@ DECODERS: Final[list[Callable[[bytes], object]]] = [
 @pytest.mark.parametrize("start", [b"", b'{"protoPayload": ', b'{"metric": {"earlier": '])
 def test_deep_or_large_message_is_a_permanent_error(decode: Callable[[bytes], object], start: bytes) -> None:
     large = json.dumps({**MESSAGE, "cause": "process", "metric": {"value": 1, "earlier": [{}] * 100_000}}).encode()
-    many = [json.dumps({**MESSAGE, "cause": "process", "x": [item] * 12_001}).encode() for item in ({}, [], 1)]
+    items: tuple[object, ...] = ({}, [], 1)
+    many = [json.dumps({**MESSAGE, "cause": "process", "x": [item] * 12_001}).encode() for item in items]
     for data in (start + b"[" * 2000, start + b'{"a":' * 2000, large, *many):
         with suppress(PermanentError):  # an upload may have any data, as long as it is small
             decode(data)
