@@ -1,4 +1,4 @@
-"""How fast searches find capacity, in seeded weather: `python -m bench.arena [WEATHERS]`.
+"""How fast searches find capacity, in seeded weather: `python -m bench.arena [WEATHERS [FIRST]]`.
 
     oracle           takes the first candidate that has room
     Trainmaster      the rules of the product, with Google's advice; also without it, and with the opposite of it
@@ -16,10 +16,10 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from math import exp, log
 from statistics import fmean
 from typing import Final
@@ -80,10 +80,11 @@ class Market:
         return tuple((zone, self.plan.at(number).groups[0]) for number, zone in enumerate(self.plan.zones))
 
 
-def one_region(zones: Sequence[str] = ONE_REGION) -> Market:
+@cache
+def one_region(zones: tuple[str, ...] = ONE_REGION) -> Market:
     """Return a job without alternatives."""
     plan = Plan(
-        GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", tuple(zones), "pytorch", "image", 604_800
+        GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", zones, "pytorch", "image", 604_800
     )
     return Market(plan, (1.0,) * len(zones))
 
@@ -235,25 +236,30 @@ ARMS: Final[dict[str, tuple[Callable[[Search], None], Callable[[float], float] |
 }
 
 
-def compare(arm: str, weathers: Sequence[int], climate: Climate) -> tuple[float, float]:
-    """Return the geometric means of the arm's time over the oracle's, and of its price over the cheapest with room."""
-    search_in, opinion = ARMS[arm]
-    times, prices = [], []
+def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float, float]]:
+    """Return per arm the geometric means of its time over the oracle's, and of its price over the cheapest with room.
+
+    Weather and oracle are the same for all arms.
+    """
+    found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
     for seed in weathers:
         weather, market = Weather(seed, climate), anywhere(seed)
-        search = Search(weather, one_region() if arm == "one region" else market, opinion)
-        search_in(search)
-        times.append(log(min(search.now_s, LIMIT_S) / oracle_s(Search(weather, market))))
-        prices.append(log(search.price))
-    return exp(fmean(times)), exp(fmean(prices))
+        best_s = oracle_s(Search(weather, market))
+        for arm, (search_in, opinion) in ARMS.items():
+            search = Search(weather, one_region() if arm == "one region" else market, opinion)
+            search_in(search)
+            found[arm].append((log(min(search.now_s, LIMIT_S) / best_s), log(search.price)))
+    means = {arm: tuple(map(fmean, zip(*logs, strict=True))) for arm, logs in found.items()}
+    return {arm: (exp(time), exp(price)) for arm, (time, price) in means.items()}
 
 
 def main() -> None:
     """Print a table of all climates, and draw it if `make bench-peers` has installed what draws."""
-    weathers, rows = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1000), []
-    sys.stdout.write(f"| {len(weathers)} weathers | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n")
+    count, first = (*map(int, sys.argv[1:]), *(1000, 0)[len(sys.argv) - 1 :])
+    weathers, rows = range(first, first + count), []
+    sys.stdout.write(f"| weathers {first} to {first + count - 1} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n")
     for climate in Climate:
-        found = {arm: compare(arm, weathers, climate) for arm in ARMS}
+        found = compare(weathers, climate)
         cells = " | ".join(f"{time:.3g}, {price:.2f}" for time, price in found.values())
         sys.stdout.write(f"| {climate} | {cells} |\n")
         sys.stdout.flush()
