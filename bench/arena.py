@@ -83,9 +83,7 @@ class Market:
 @cache
 def one_region(zones: tuple[str, ...] = ONE_REGION) -> Market:
     """Return a job without alternatives."""
-    plan = Plan(
-        GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", zones, "pytorch", "image", 604_800
-    )
+    plan = Plan(GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", zones, "pytorch", "image", 604_800)
     return Market(plan, (1.0,) * len(zones))
 
 
@@ -257,7 +255,9 @@ def main() -> None:
     """Print a table of all climates, and draw it if `make bench-peers` has installed what draws."""
     count, first = (*map(int, sys.argv[1:]), *(1000, 0)[len(sys.argv) - 1 :])
     weathers, rows = range(first, first + count), []
-    sys.stdout.write(f"| weathers {first} to {first + count - 1} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n")
+    sys.stdout.write(
+        f"| weathers {first} to {first + count - 1} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n"
+    )
     for climate in Climate:
         found = compare(weathers, climate)
         cells = " | ".join(f"{time:.3g}, {price:.2f}" for time, price in found.values())

@@ -53,7 +53,6 @@ def job_cost(
     hourly = _hourly_prices(job.plan, spans, prices)
     if isinstance(hourly, Unknown):
         return hourly
-    hosts = {group.task_type: group.hosts for group in job.plan.groups}
     by_attempt: dict[int, dict[Phase, Decimal]] = {}
     price_while_running: dict[tuple[ReplicaId, int, int], Decimal] = {}
     for span in spans:
@@ -61,7 +60,7 @@ def job_cost(
             continue
         rate = hourly[span.replica_id.task_type, span.is_spot, span.candidate] / SECONDS_PER_HOUR
         price_while_running[span.replica_id, span.attempt, span.incarnation] = rate
-        seconds = Decimal(str(span.seconds(now))) * hosts[span.replica_id.task_type]
+        seconds = Decimal(str(span.seconds(now))) * span.machines(job.plan)
         by_attempt.setdefault(span.attempt, defaultdict(Decimal))[span.phase] += seconds * rate
     at_least = at_most = Decimal(0)
     for loss in losses(job.plan, spans):

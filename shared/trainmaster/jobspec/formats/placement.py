@@ -45,6 +45,7 @@ class AlternativeMachine(WireModel):
     machine_type: OptionalString = wire_field("a2-highgpu-1g", "Machine type of each replica. Required.")
     accelerator_type: AcceleratorType = wire_field("NVIDIA_TESLA_T4", "GPU type, for machines without built-in GPUs.")
     accelerator_count: OptionalInt = wire_field(1, "GPUs per VM.")
+    tpu_topology: OptionalString = wire_field("2x4", "Shape of the TPU slice.")
 
 
 class Alternative(WireModel):
