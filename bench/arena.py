@@ -1,4 +1,4 @@
-"""How fast searches find capacity, in seeded weather: `python -m bench.arena [WEATHERS [FIRST]]`.
+"""How fast searches find capacity, in seeded weather: `python -m bench.arena [[FIRST] END]`.
 
     oracle           takes the first candidate that has room
     Trainmaster      the rules of the product, with Google's advice; also without it, and with the opposite of it
@@ -81,10 +81,12 @@ class Market:
 
 
 @cache
-def one_region(zones: tuple[str, ...] = ONE_REGION) -> Market:
+def one_region() -> Market:
     """Return a job without alternatives."""
-    plan = Plan(GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", zones, "pytorch", "image", 604_800)
-    return Market(plan, (1.0,) * len(zones))
+    plan = Plan(
+        GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", ONE_REGION, "pytorch", "image", 604_800
+    )
+    return Market(plan, (1.0,) * len(ONE_REGION))
 
 
 def anywhere(seed: int) -> Market:
@@ -235,10 +237,7 @@ ARMS: Final[dict[str, tuple[Callable[[Search], None], Callable[[float], float] |
 
 
 def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float, float]]:
-    """Return per arm the geometric means of its time over the oracle's, and of its price over the cheapest with room.
-
-    Weather and oracle are the same for all arms.
-    """
+    """Return per arm the geometric means of its time over the oracle's and of its price over the cheapest with room."""
     found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
     for seed in weathers:
         weather, market = Weather(seed, climate), anywhere(seed)
@@ -247,17 +246,14 @@ def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float,
             search = Search(weather, one_region() if arm == "one region" else market, opinion)
             search_in(search)
             found[arm].append((log(min(search.now_s, LIMIT_S) / best_s), log(search.price)))
-    means = {arm: tuple(map(fmean, zip(*logs, strict=True))) for arm, logs in found.items()}
-    return {arm: (exp(time), exp(price)) for arm, (time, price) in means.items()}
+    return {arm: (exp(fmean(t for t, _ in logs)), exp(fmean(p for _, p in logs))) for arm, logs in found.items()}
 
 
 def main() -> None:
     """Print a table of all climates, and draw it if `make bench-peers` has installed what draws."""
-    count, first = (*map(int, sys.argv[1:]), *(1000, 0)[len(sys.argv) - 1 :])
-    weathers, rows = range(first, first + count), []
-    sys.stdout.write(
-        f"| weathers {first} to {first + count - 1} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n"
-    )
+    weathers, rows = range(*map(int, sys.argv[1:] or ["1000"])), []
+    first, last = weathers[0], weathers[-1]
+    sys.stdout.write(f"| weathers {first} to {last} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n")
     for climate in Climate:
         found = compare(weathers, climate)
         cells = " | ".join(f"{time:.3g}, {price:.2f}" for time, price in found.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 
@@ -40,7 +41,7 @@ PRICES = PriceList(
 SMALL = {"machineSpec": ONE_HOST, "zones": [EAST], "spot": "all"}
 
 
-def of_slices(*alternatives: dict[str, object], base: dict[str, str], **more: object) -> dict[str, object]:
+def of_slices(*alternatives: Mapping[str, object], base: Mapping[str, str], **more: object) -> dict[str, object]:
     image = {"imageUri": "us-docker.pkg.dev/my-project/training/trainer:1"}
     pools = [{"machineSpec": base, "replicaCount": 1, "containerSpec": image}]
     extension = {"region": "us-central1", "placement": {"ordered": list(alternatives)}, **more}
@@ -53,7 +54,7 @@ def report_ready(world: World, hosts: int) -> None:
 
 
 @pytest.mark.parametrize("base", [FOUR_HOSTS, {"machineType": "ct5lp-hightpu-8t"}], ids=["several hosts", "one host"])
-def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: dict[str, str]) -> None:
+def test_job_goes_on_with_a_slice_of_another_shape_and_returns(base: Mapping[str, str]) -> None:
     fleet = PlacedFleet(failures={(WEST, True): FULL})
     world = World(fleet=fleet, silent={CHIEF})
     world.submit(of_slices(LARGE, SMALL, base=base))

@@ -50,8 +50,7 @@ class HardwareResolver:
         if role.is_tpu:
             return self._tpu_group()
         if role.topology is not None and role.paths.topology:
-            problem = f"can only be set for a TPU, not for {role.machine or 'a VM'}"
-            self._problems.add_text(role.paths.topology, problem, "leave it out")
+            self._problems.add_text(role.paths.topology, "can only be set for a TPU", "leave it out")
         if role.tier is not None:
             machine, gpu = role.tier.machine_type, role.tier.gpu
             accelerator = self._replace_retired(gpu, (TRAINING_INPUT, "scaleTier")) if gpu else None

@@ -6,11 +6,11 @@ problems have the paths of the alternative. A candidate is one zone of one alter
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from trainmaster.core.machines.tpus import generation_of
 from trainmaster.core.model.plan import Candidate, Option, Plan, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.fields.environment_variables import resolve_option_variables
@@ -19,7 +19,7 @@ from trainmaster.jobspec.fields.google_resources import check_kms_key
 from trainmaster.jobspec.fields.placement import check_zones, resolve_zones
 from trainmaster.jobspec.fields.programs import require
 from trainmaster.jobspec.formats.extension import Extension
-from trainmaster.jobspec.formats.placement import Alternative, DataSpec, PlacementSpec
+from trainmaster.jobspec.formats.placement import Alternative, PlacementSpec
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from trainmaster.jobspec.machines.role_request import RoleRequest, request_accelerator
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
@@ -42,7 +42,8 @@ def with_alternatives(
     listed = None if placement is None else _listed(placement, problems)
     if placement is None or listed is None or len(plan.groups) < len(spec.roles) or not plan.zones:
         return plan
-    _check_data(placement.data, problems)
+    if placement.data and not re.match("gs://[^/]", placement.data.uri or ""):
+        problems.add((*PLACEMENT, "data", "uri"), "must be an address in Cloud Storage", "gs://my-data/set")
     if any(group.tpu and group.tpu.queue for group in plan.groups):
         problem = "cannot be combined with placement: a queued request waits in one zone"
         problems.add_text(spec.flex_start_path or (EXTENSION, "queue"), problem, "leave out one of them")
@@ -96,18 +97,6 @@ def _listed(placement: PlacementSpec, problems: Problems) -> tuple[str, tuple[Al
     )
     problems.add_text((*PLACEMENT, name), problem, "one alternative, with several regions")
     return None
-
-
-def _check_data(data: DataSpec | None, problems: Problems) -> None:
-    """Note that input in one place is read from other regions: there is no price of the transfer."""
-    if data is None:
-        return
-    path, uri = (*PLACEMENT, "data", "uri"), data.uri or ""
-    if not uri.startswith("gs://"):
-        problems.add(path, "must be an address in Cloud Storage", "gs://my-data/set")
-    size = f"{data.gib} GiB are" if data.gib else "It is"
-    reason = f"{size} read at each start. From another region, the transfer is charged; no price here includes it."
-    problems.substitute(path, uri, uri, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +164,8 @@ class _Resolver:
         roles, groups = self._machines()
         use = merged.spot.use or self.spec.spot
         groups = tuple(replace(group, program=None, spot=is_spot(use, group.task_type)) for group in groups)
+        if software := self.extension.image:
+            groups = tuple(replace(group, tpu=group.tpu and replace(group.tpu, runtime=software)) for group in groups)
         image, fallback = self.plan.image, merged.spot.on_demand_after
         request = Request(image, own_image, merged.reservation is not None, fallback is not None, self.path)
         check_machines(roles, groups, request, problems)
@@ -201,7 +192,7 @@ class _Resolver:
         require(machine.machine_type, at_type, problems)
         accelerator = request_accelerator(machine.accelerator_type, machine.accelerator_count)
         own: dict[str, Any] = {"machine": machine.machine_type, "accelerator": accelerator, "tier": None}
-        own |= {"topology": machine.tpu_topology} | ({"disk": None} if has_tpus else {})
+        own["topology"] = machine.tpu_topology
         paths = {"machine": at_type, "accelerator": at_accelerator, "accelerator_type": at_accelerator}
         paths |= {"accelerator_count": (*path, "acceleratorCount"), "topology": (*path, "tpuTopology")}
         roles = [
@@ -216,26 +207,19 @@ class _Resolver:
             return self.spec.roles, groups
         resolved = resolve_task_groups(changed, problems, has_containers=True)
         by_type = before | {group.task_type: group for group in resolved}
-        if has_tpus:
-            by_type |= {group.task_type: self._with_software(group, before[group.task_type]) for group in resolved}
-            self._check_shapes(tuple(by_type.values()))
+        self._check_slices(tuple(by_type.values()))
         return roles, tuple(by_type.values())
 
-    def _with_software(self, group: TaskGroup, before: TaskGroup) -> TaskGroup:
-        """Return the group with the TPU software that the job names, which is made for one generation of TPUs."""
-        if not (group.tpu and before.tpu and self.extension.image):
-            return group
-        if generation_of(group.tpu.type) is not generation_of(before.tpu.type):
-            problem = f"is of another generation than {before.tpu.type}, for which the job names the TPU software"
+    def _check_slices(self, groups: Sequence[TaskGroup]) -> None:
+        """Slices that train together stay equal, for `MEGASCALE_*`. The job's own TPU software fits one generation."""
+        now, before = ([group.tpu for group in of if group.tpu] for of in (groups, self.plan.groups))
+        families, own = ({tpu.type.partition("-")[0] for tpu in tpus} for tpus in (now, before))
+        if self.extension.image and families != own:
+            problem = f"is of another generation than {', '.join(own)}, for which the job names the TPU software"
             path = (*self.path, "machineSpec", "machineType")
             self.problems.add_text(path, problem, f"leave out {EXTENSION}.image: each generation has its own")
-        return replace(group, tpu=replace(group.tpu, runtime=self.extension.image))
-
-    def _check_shapes(self, groups: tuple[TaskGroup, ...]) -> None:
-        """Slices that train together must stay equal, if they are: only equal ones find each other by `MEGASCALE_*`."""
-        shapes, before = ({(g.tpu.type, g.tpu.topology) for g in of if g.tpu} for of in (groups, self.plan.groups))
-        if len(shapes) > len(before):
-            problem = f"results in slices of different shapes: {', '.join(sorted(name for name, _ in shapes))}"
+        if len({(tpu.type, tpu.topology) for tpu in now}) > len({(tpu.type, tpu.topology) for tpu in before}):
+            problem = f"results in slices of different shapes: {', '.join(tpu.type for tpu in now)}"
             self.problems.add_text((*self.path, "roles"), problem, "leave it out: all roles with TPUs get the machine")
 
     def _named_roles(self) -> set[TaskType]:
@@ -246,8 +230,5 @@ class _Resolver:
             if role not in known:
                 problem = f"is {role}, and the job has only {', '.join(known)}"
                 self.problems.add((*self.path, "roles", index), problem, str(known[0]))
-        return (
-            {role for role in roles if role}
-            or {group.task_type for group in groups if group.accelerator or group.tpu}
-            or set(known)
-        )
+        named = {*filter(None, roles)}
+        return named or {group.task_type for group in groups if group.accelerator or group.tpu} or set(known)
