@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -440,4 +441,52 @@ def test_early_losses_do_not_begin_an_alternative_before_its_time(world: World, 
         world.deliver()
     assert {zone for zone, _, _ in fleet.order()} == {A}
     assert world.state == "RUNNING"
+    world.check()
+
+
+def test_wait_limit_ends_a_search_and_leaves_nothing_in_any_candidate(world: World, fleet: PlacedFleet) -> None:
+    fleet.failures = {(A, True): FULL, (EAST[0], False): Pending()}
+    document = placed({"zones": [A], "spot": "all"}, {"zones": [EAST[0]]})
+    document["trainingInput"]["scheduling"] = {"maxWaitTime": "1800s"}  # type: ignore[index]
+    world.submit(document)
+    while not world.has_ended:
+        world.deliver()
+        world.wait(60)
+        world.provision()
+        world.sweep()
+        assert world.now - world.job.created_at < timedelta(hours=1)
+    world.deliver()
+    assert (world.state, world.vms) == ("CANCELLED", ())
+    world.check()
+
+
+def test_optional_replicas_stay_with_the_required_ones_that_found_an_alternative(
+    world: World, fleet: PlacedFleet
+) -> None:
+    fleet.failures, fleet.capacity = {(A, True): FULL}, {EAST[0]: 3}
+    roles = {"workerCount": 3, "parameterServerCount": 1, "parameterServerType": "n1-standard-4"}
+    listed = {"placement": {"ordered": [{"zones": [A], "spot": "all"}, {"zones": [EAST[0]]}]}}
+    world.submit({**a_spec(**roles), "trainmaster": {**listed, "gang": False}})
+    world.deliver()
+    assert {str(vm.replica_id): vm.zone for vm in world.vms} == dict.fromkeys(("chief-0", "ps-0", "worker-0"), EAST[0])
+    for vm in world.vms:
+        world.send("vm-ready", vm.replica_id)
+    fleet.failures = {}
+    world.wait(3600)
+    world.provision()
+    world.deliver()
+    assert (world.state, world.job.zone, {vm.zone for vm in world.vms}) == ("RUNNING", EAST[0], {EAST[0]})
+    world.check()
+
+
+def test_zone_that_cannot_be_listed_delays_only_jobs_that_have_been_there(world: World, fleet: PlacedFleet) -> None:
+    submit(world, {"zones": [EAST[0]]}, {"zones": [A], "spot": "all"})
+    world.report_all_ready()
+    kept = world.vm(WORKER_0).instance_id
+    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.send("maintenance", WORKER_0, cause="preemption")
+    fleet.unreachable_zones = {A}
+    world.deliver()
+    fleet.unreachable_zones = set()
+    assert world.vm(WORKER_0).instance_id != kept
     world.check()
