@@ -1,4 +1,4 @@
-"""How fast searches find capacity, in seeded weather: `python -m bench.arena [WEATHERS]`.
+"""How fast searches find capacity, in seeded weather: `python -m bench.arena [[FIRST] END]`.
 
     oracle           takes the first candidate that has room
     Trainmaster      the rules of the product, with Google's advice; also without it, and with the opposite of it
@@ -16,10 +16,10 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from math import exp, log
 from statistics import fmean
 from typing import Final
@@ -80,12 +80,13 @@ class Market:
         return tuple((zone, self.plan.at(number).groups[0]) for number, zone in enumerate(self.plan.zones))
 
 
-def one_region(zones: Sequence[str] = ONE_REGION) -> Market:
+@cache
+def one_region() -> Market:
     """Return a job without alternatives."""
     plan = Plan(
-        GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", tuple(zones), "pytorch", "image", 604_800
+        GROUPS[:1], Program((), "trainer.task", (), None), "us-central1", ONE_REGION, "pytorch", "image", 604_800
     )
-    return Market(plan, (1.0,) * len(zones))
+    return Market(plan, (1.0,) * len(ONE_REGION))
 
 
 def anywhere(seed: int) -> Market:
@@ -235,25 +236,26 @@ ARMS: Final[dict[str, tuple[Callable[[Search], None], Callable[[float], float] |
 }
 
 
-def compare(arm: str, weathers: Sequence[int], climate: Climate) -> tuple[float, float]:
-    """Return the geometric means of the arm's time over the oracle's, and of its price over the cheapest with room."""
-    search_in, opinion = ARMS[arm]
-    times, prices = [], []
+def compare(weathers: Iterable[int], climate: Climate) -> dict[str, tuple[float, float]]:
+    """Return per arm the geometric means of its time over the oracle's and of its price over the cheapest with room."""
+    found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
     for seed in weathers:
         weather, market = Weather(seed, climate), anywhere(seed)
-        search = Search(weather, one_region() if arm == "one region" else market, opinion)
-        search_in(search)
-        times.append(log(min(search.now_s, LIMIT_S) / oracle_s(Search(weather, market))))
-        prices.append(log(search.price))
-    return exp(fmean(times)), exp(fmean(prices))
+        best_s = oracle_s(Search(weather, market))
+        for arm, (search_in, opinion) in ARMS.items():
+            search = Search(weather, one_region() if arm == "one region" else market, opinion)
+            search_in(search)
+            found[arm].append((log(min(search.now_s, LIMIT_S) / best_s), log(search.price)))
+    return {arm: (exp(fmean(t for t, _ in logs)), exp(fmean(p for _, p in logs))) for arm, logs in found.items()}
 
 
 def main() -> None:
     """Print a table of all climates, and draw it if `make bench-peers` has installed what draws."""
-    weathers, rows = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1000), []
-    sys.stdout.write(f"| {len(weathers)} weathers | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n")
+    weathers, rows = range(*map(int, sys.argv[1:] or ["1000"])), []
+    first, last = weathers[0], weathers[-1]
+    sys.stdout.write(f"| weathers {first} to {last} | {' | '.join(ARMS)} |\n{'| --- ' * (len(ARMS) + 1)}|\n")
     for climate in Climate:
-        found = {arm: compare(arm, weathers, climate) for arm in ARMS}
+        found = compare(weathers, climate)
         cells = " | ".join(f"{time:.3g}, {price:.2f}" for time, price in found.values())
         sys.stdout.write(f"| {climate} | {cells} |\n")
         sys.stdout.flush()

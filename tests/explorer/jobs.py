@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 ZONES = ["us-central1-a", "us-central1-b", "us-central1-f"]
 MACHINE = "n1-standard-4"
+BIG = {"machineType": "n1-standard-8"}
+ALTERNATIVES = (
+    [{"zones": ZONES[:1]}, {"zones": ["us-east1-b"]}],
+    [{"zones": ZONES[:1]}, {"zones": ZONES[:1], "machineSpec": BIG}],
+    [{"zones": ZONES[:1], "spot": "all"}, {"zones": ZONES[:1], "spot": "none"}],
+)
+"""Two candidates: of another region, of another machine in the same zone, bought otherwise."""
 
 
 class ExploredJob:
@@ -76,6 +83,8 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
         return kind, slices_document(job_id, rng.choice((1, 1, 2)), rng.choice(("2x2", "4x4", "4x4")))
     scheduling: dict[str, Any] = {"maxRunningTime": "7200s", "maxWaitTime": "3600s"}
     options: dict[str, Any] = {"zones": ZONES[: rng.choice((1, 2, 2, 3))]}
+    if profile.alternatives:
+        options = {"placement": {"ordered": rng.choice(ALTERNATIVES)}}
     if kind == "tuning":
         options["hyperparameters"] = _study(rng)
         size = min(size, 2)

@@ -71,6 +71,8 @@ class Profile:
     """Limit of all jobs together; 0: none."""
     elastic: bool = False
     """Whether synchronous jobs of several replicas are elastic."""
+    alternatives: bool = False
+    """Whether jobs have two candidates."""
     options: float = 0.25
     """Exit policies, Spot VMs, and the job's other options."""
     cancel: float = 0.0
@@ -150,6 +152,28 @@ _ALL: Final = (
         lost=0.05,
         lost_event=0.02,
         work_s=(60.0, 600.0),
+        options=0.0,
+    ),
+    Profile(
+        "alternatives",
+        kinds=("sync",),
+        sizes=(3,),
+        alternatives=True,
+        stockout=0.3,
+        stockout_late=0.15,
+        slow_create=0.2,
+        quota=0.1,
+        internal=0.02,
+        early_loss=0.08,
+        loss_per_hour=30,
+        suspend=0.2,
+        crash=0.01,
+        duplicate=0.15,
+        late=0.05,
+        lost=0.05,
+        lost_event=0.02,
+        fail=0.15,
+        cancel=0.1,
         options=0.0,
     ),
     Profile("crash", crash=0.04, temporary=0.04, fail=0.3, loss_per_hour=15, suspend=0.05, lost=0.1),

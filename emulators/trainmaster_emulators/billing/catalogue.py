@@ -14,6 +14,7 @@ Json = dict[str, Any]
 
 COMPUTE: Final = "6F81-5844-456A"
 TPU: Final = "E000-3F24-B8AA"
+STORAGE: Final = "95FF-2EF5-5EA1"
 PLACES: Final = {"Americas": ("us-central1", "us-east1", "us-west1"), "Netherlands": ("europe-west4",)}
 """Name of a place in descriptions → its regions. One SKU has the price for all of them."""
 _EUROPE: Final = 1.1
@@ -53,7 +54,7 @@ _DISKS: Final = (
 
 def skus(service: str) -> tuple[Json, ...]:
     """Return the SKUs of a service; none for a service that the emulator does not know."""
-    return tuple(_compute()) if service == COMPUTE else tuple(_tpu()) if service == TPU else ()
+    return tuple({COMPUTE: _compute, TPU: _tpu, STORAGE: _storage}.get(service, lambda: iter(()))())
 
 
 def _compute() -> Iterator[Json]:
@@ -86,6 +87,12 @@ def _compute() -> Iterator[Json]:
     )
 
 
+def _storage() -> Iterator[Json]:
+    for words in ("Inter Region within Northern America", "Inter Region within Europe", "Multi-region within Europe"):
+        description = f"Network Data Transfer GCP {words}"
+        yield _sku(description, "InterregionEgress", "OnDemand", "GiBy", ("global",), 0.02, STORAGE)
+
+
 def _tpu() -> Iterator[Json]:
     yield _sku("Tpu-v2 accelerator running in the Americas", "TPU", "OnDemand", "h", PLACES["Americas"], 4.5, TPU)
     yield _sku("Tpu-v2 Pod running in Netherlands", "TPU", "OnDemand", "h", PLACES["Netherlands"], 26.4, TPU)
@@ -114,7 +121,7 @@ def _tiered(
         "skuId": sku_id,
         "description": description,
         "category": {
-            "serviceDisplayName": "Compute Engine" if service == COMPUTE else "Cloud TPU",
+            "serviceDisplayName": {COMPUTE: "Compute Engine", TPU: "Cloud TPU"}.get(service, "Cloud Storage"),
             "resourceFamily": family,
             "resourceGroup": group,
             "usageType": usage,

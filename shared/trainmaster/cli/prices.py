@@ -29,7 +29,7 @@ def update(
         typer.Option(envvar="TRAINMASTER_BILLING_API_KEY", help="API key; without one, your credentials are used."),
     ] = "",
 ) -> None:
-    """Fetch the list prices of Compute Engine and Cloud TPU, and store them in the installation's bucket.
+    """Fetch the list prices of Compute Engine, Cloud TPU and transfers, and store them in the installation's bucket.
 
     Needs the Cloud Billing API (cloudbilling.googleapis.com) in your project, and write access to the bucket.
     """

@@ -14,6 +14,7 @@ from decimal import Decimal
 from math import log
 from typing import Final
 
+from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Candidate, Plan
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -22,8 +23,11 @@ from trainmaster.core.reporting.phases import PAID, Phase, Span
 from trainmaster.cost.machine_price import machine_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
+from trainmaster.cost.sku_resources import CONTINENTS, GIB, Pricing, Resource
 
 SECONDS_PER_HOUR: Final = Decimal(3600)
+RUN_HOURS: Final = 24
+"""Hours over which the transfer of a start is spread when candidates are compared."""
 BAND: Final = 1.15
 LAST: Final = 1_000
 """Rank of a candidate whose price is unknown."""
@@ -51,7 +55,6 @@ def job_cost(
 ) -> JobCost | Unknown:
     """Return the cost until the job's end, or until now; Unknown if the price of any machine it had is unknown."""
     hourly: dict[tuple[TaskType, bool, int], Decimal | Unknown] = {}
-    hosts = {group.task_type: group.hosts for group in job.plan.groups}
     by_attempt: dict[int, dict[Phase, Decimal]] = {}
     price_while_running: dict[tuple[ReplicaId, int, int], Decimal] = {}
     for span in spans:
@@ -65,7 +68,7 @@ def job_cost(
             return price
         rate = price / SECONDS_PER_HOUR
         price_while_running[span.replica_id, span.attempt, span.incarnation] = rate
-        seconds = Decimal(str(span.seconds(now))) * hosts[span.replica_id.task_type]
+        seconds = Decimal(str(span.seconds(now))) * span.machines(job.plan)
         by_attempt.setdefault(span.attempt, defaultdict(Decimal))[span.phase] += seconds * rate
     at_least = at_most = Decimal(0)
     for loss in losses(job.plan, spans):
@@ -86,15 +89,38 @@ def hourly_cost(plan: Plan, prices: PriceList) -> Decimal | Unknown:
     return total
 
 
-def ranked_by_price(plan: Plan, prices: PriceList | Unknown) -> Plan:
+def transfer_price(gib: int | None, place: BucketPlace | None, region: str, prices: PriceList) -> Decimal | Unknown:
+    """Return the price of reading a bucket's data once in this region: 0 where the bucket is. None: not known.
+
+    Only transfers within a continent are known: each has one SKU, whatever the two regions.
+    """
+    if place is None:
+        return Unknown("the location of its bucket is not known")
+    if place.regions and place.serves(region):
+        return Decimal(0)
+    continents = {CONTINENTS.get(end.partition("-")[0], "") for end in (*place.regions, region)}
+    if not place.regions or len(continents) > 1 or "" in continents:
+        return Unknown(f"Trainmaster knows no price of transfers from {place.location} to {region}")
+    if gib is None:
+        return Unknown("trainmaster.placement.data names no size (gib)")
+    price = prices.price(Resource(f"transfer within {continents.pop()}", GIB), "global", Pricing.ON_DEMAND)
+    return price if isinstance(price, Unknown) else price * gib
+
+
+def ranked_by_price(plan: Plan, prices: PriceList | Unknown, starts: Mapping[str, Decimal | Unknown]) -> Plan:
     """Return the plan of `anyOf` with its candidates ranked by price; unchanged if there are no prices.
 
     Candidates whose prices differ by less than `BAND` are equally cheap: capacity decides among them. A reservation is
-    paid for in any case, so it comes first. A candidate without a known price comes last.
+    paid for in any case, so it comes first. A candidate without a known price comes last. `starts`: region → price of
+    the transfer of data at each start, which counts as if each start ran for a day, and not at all if it is unknown.
     """
     if isinstance(prices, Unknown):
         return plan
     hourly = [hourly_cost(plan.at(number), prices) for number in range(len(plan.candidates))]
+    for number, zone in enumerate(plan.zones):
+        price, start = hourly[number], starts.get(zone.rpartition("-")[0])
+        if isinstance(price, Decimal) and isinstance(start, Decimal):
+            hourly[number] = price + start / RUN_HOURS
     cheapest = min((price for price in hourly if not isinstance(price, Unknown)), default=Decimal(1))
 
     def rank_of(candidate: Candidate, price: Decimal | Unknown) -> int:

@@ -102,21 +102,18 @@ def make_price_file(skus: Iterable[Sku], fetched_at: datetime, source: str = "")
         currency=currencies.pop(),
         fetched_at=fetched_at,
         source=source,
-        prices=tuple(_entry(*key, regions) for key, regions in entries.items()),
-    )
-
-
-def _entry(
-    sku_id: str, resource: Resource, pricing: Pricing, price: Decimal | Unknown, regions: list[str]
-) -> PriceEntry:
-    return PriceEntry(
-        resource=resource.name,
-        unit=resource.unit,
-        pricing=pricing,
-        regions=tuple(sorted(regions)),
-        sku=sku_id,
-        amount=None if isinstance(price, Unknown) else price,
-        reason=price.reason if isinstance(price, Unknown) else "",
+        prices=tuple(
+            PriceEntry(
+                resource=resource.name,
+                unit=resource.unit,
+                pricing=pricing,
+                regions=tuple(sorted(regions)),
+                sku=sku_id,
+                amount=None if isinstance(price, Unknown) else price,
+                reason=price.reason if isinstance(price, Unknown) else "",
+            )
+            for (sku_id, resource, pricing, price), regions in entries.items()
+        ),
     )
 
 

@@ -40,6 +40,7 @@ class Resource:
 HOUR: Final = "h"
 GIB_HOUR: Final = "GiBy.h"
 GIB_MONTH: Final = "GiBy.mo"
+GIB: Final = "GiBy"
 
 SERIES: Final = {family.series: family.sku for family in FAMILIES if family.sku}
 """Machine series → its name in descriptions. a3 is A3 High; A3 Mega and later have other SKUs."""
@@ -51,6 +52,9 @@ _DISKS: Final = {
     "pd-balanced": "Balanced PD Capacity",
     "pd-ssd": "SSD backed PD Capacity",
 }
+_TRANSFER: Final = "Network Data Transfer GCP Inter Region within"
+CONTINENTS: Final = {"us": "Northern America", "europe": "Europe"}
+"""First part of a region's name → its continent in Cloud Storage's descriptions of transfers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ def _rules() -> tuple[_Rule, ...]:
         add(Resource("local-ssd", GIB_MONTH), pricing, local_ssd, {"LocalSSD"}, "Storage")
     for disk, name in _DISKS.items():
         add(Resource(disk, GIB_MONTH), Pricing.ON_DEMAND, f"{name}(?: in .+)?", {"SSD", "PDStandard"}, "Storage")
+    for name in CONTINENTS.values():
+        add(Resource(f"transfer within {name}", GIB), Pricing.ON_DEMAND, f"{_TRANSFER} {name}", set(), "Network")
     return tuple(rules)
 
 
@@ -100,7 +106,7 @@ def resource_of(sku: Sku) -> tuple[Resource, Pricing] | None:
     for rule in _RULES:
         is_category = (
             sku.family == rule.family
-            and sku.group in rule.groups
+            and sku.group in (rule.groups or (sku.group,))
             and sku.usage_type == _USAGE_TYPES[rule.pricing]
             and sku.unit == rule.resource.unit
         )

@@ -37,6 +37,7 @@ from trainmaster.jobspec.fields.placement import resolve_zones
 from trainmaster.jobspec.fields.tuning_parameters import refuse_resumed_job
 from trainmaster.jobspec.formats.ai_platform import AiPlatformJob, TrainingInput
 from trainmaster.jobspec.formats.extension import CheckpointSignal, Extension, Preflight, TrackingRun
+from trainmaster.jobspec.formats.placement import DataSpec
 from trainmaster.jobspec.formats.unsupported import check_supported
 from trainmaster.jobspec.formats.vertex import VertexCustomJob
 from trainmaster.jobspec.formats.vertex_study import VertexTuningJob
@@ -77,6 +78,7 @@ class AcceptedSpec:
     """The tuning of a tuning job."""
     resources: tuple[NamedResource, ...] = ()
     """Resources of Google Cloud that the job names. Whether its submitter may use them has not been checked."""
+    data: DataSpec | None = None
 
 
 def accept(document: Mapping[str, object], *, default_job_id: str | None, regions: Sequence[str] = ()) -> AcceptedSpec:
@@ -140,7 +142,8 @@ def _resolve(
     if job_id is not None:
         check_environment_size(job_id, spec_json, plan, spec.roles, problems, is_tuning=tuning is not None)
     resources = named_resources(spec, extension, problems)
-    return AcceptedSpec(job_id, spec_json, dict(job.labels), plan, tuning, resources)
+    data = extension.placement.data if extension.placement else None
+    return AcceptedSpec(job_id, spec_json, dict(job.labels), plan, tuning, resources, data)
 
 
 def _plan(spec: ResolvedSpec, extension: Extension, exit_policy: ExitPolicy, problems: Problems) -> Plan:

@@ -82,9 +82,10 @@ def authenticate(subject: IncarnationRef, message: Message, deps: AuthDeps) -> A
     job, replica = loaded.state.job, loaded.state.find(subject.attempt, subject.replica_id)
     _check_account(claims, job.plan.service_account or deps.account)
     _check_time(claims, message)
-    group = next((group for group in job.plan.groups if group.task_type == subject.replica_id.task_type), None)
-    if group is not None and group.tpu is not None:
-        return Authenticated(_check_host(claims, subject, replica, group.hosts, deps.project), loaded)
+    groups = (*job.plan.groups, *(group for option in job.plan.options for group in option.groups))
+    hosts = [group.hosts for group in groups if group.task_type == subject.replica_id.task_type and group.tpu]
+    if hosts:
+        return Authenticated(_check_host(claims, subject, replica, max(hosts), deps.project), loaded)
     _check_vm(claims, subject, replica, job, deps.project)
     return Authenticated(loaded=loaded)
 

@@ -54,7 +54,7 @@ def usage(job: Job, now: datetime, unit_price: Price | None = None) -> Usage:
     hours = _running_hours(job, now)
     units = _ml_units(job, hours)
     cost = None if unit_price is None or units is None else unit_price.times(units)
-    machines = sum(group.count * group.hosts for group in job.plan.groups)
+    machines = sum(group.count * group.hosts for group in job.placed.plan.groups)
     return Usage(round(machines * hours, 2), units, cost)
 
 

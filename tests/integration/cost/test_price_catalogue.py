@@ -36,7 +36,7 @@ def by_id(skus: tuple[Sku, ...]) -> dict[str, Sku]:
     return {sku.sku_id: sku for sku in skus}
 
 
-def test_all_pages_of_both_services_are_read_as_they_are(server: BillingServer, catalogue: PriceCatalogue) -> None:
+def test_all_pages_of_all_services_are_read_as_they_are(server: BillingServer, catalogue: PriceCatalogue) -> None:
     read = tuple(sku for service in SERVICES.values() for sku in catalogue.skus(service, "USD"))
     assert by_id(read) == by_id(emulated_skus())
     assert server.calls > 3
@@ -58,7 +58,7 @@ def test_currency_without_prices_is_a_permanent_error(catalogue: PriceCatalogue)
 
 def test_unknown_service_is_a_permanent_error(catalogue: PriceCatalogue) -> None:
     with pytest.raises(PermanentError, match="was not found"):
-        list(catalogue.skus("services/0000-0000-0000", "USD"))
+        list(catalogue.skus("0000-0000-0000", "USD"))
 
 
 def test_api_key_is_sent_in_place_of_credentials() -> None:

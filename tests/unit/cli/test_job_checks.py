@@ -16,6 +16,7 @@ from tests.unit.cost.price_lists import price_list
 from trainmaster.cli.doctor import job_checks
 from trainmaster.cli.doctor.findings import Finding, Status, ok
 from trainmaster.cli.main import app
+from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.cost.price_list import PriceList
@@ -186,6 +187,21 @@ def test_candidates_of_alternatives_are_listed_in_order_with_price_and_quota_lef
     assert all("per hour" in text for text in shown)
     assert len([finding for finding in findings if "quota CPUS" in finding.what]) == 3, "one per alternative and region"
     assert [finding.status for finding in findings if "needs 24" in finding.what] == [Status.LIMIT]
+
+
+def test_transfers_of_data_are_shown_per_region_with_their_price_or_why_there_is_none(objects: MemoryObjects) -> None:
+    objects.places["my-data"] = BucketPlace("US-CENTRAL1")
+    listed = {"ordered": [{"regions": ["us-central1", "us-east1", "europe-west4"]}]}
+    document = {**PLACED, "trainmaster": {"placement": {**listed, "data": {"uri": "gs://my-data/set", "gib": 200}}}}
+    shown = [finding.what for finding in check(document, prices=price_list()) if finding.what.startswith("transfer")]
+    unknown = "Trainmaster knows no price of transfers from US-CENTRAL1 to europe-west4"
+    assert shown == [
+        "transfer of 200 GiB of data to us-central1: 0.00 USD per start",
+        "transfer of 200 GiB of data to us-east1: 4.00 USD per start",
+        f"transfer of 200 GiB of data to europe-west4: not checked, because {unknown}",
+        "transfer of images and checkpoints: not checked, because their sizes are not known",
+    ]
+    assert not [finding for finding in check(PLACED, prices=price_list()) if finding.what.startswith("transfer")]
 
 
 def test_any_of_without_a_price_list_and_regions_without_an_installation_are_problems() -> None:

@@ -16,7 +16,11 @@ FETCHED_AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 @cache
 def emulated_skus() -> tuple[Sku, ...]:
-    return tuple(_sku(raw) for service in (catalogue.COMPUTE, catalogue.TPU) for raw in catalogue.skus(service))
+    return tuple(
+        _sku(raw)
+        for service in (catalogue.COMPUTE, catalogue.TPU, catalogue.STORAGE)
+        for raw in catalogue.skus(service)
+    )
 
 
 def price_file() -> PriceFile:

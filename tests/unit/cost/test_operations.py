@@ -178,7 +178,7 @@ def test_gang_costs_exactly_this_much_per_member(
     assert costs == (reads[0] + reads[1] * size, writes[0] + writes[1] * size), counted.counts.reads_by_call
 
 
-@pytest.mark.parametrize("size", [10, 200])
+@pytest.mark.parametrize("size", [10, 200, pytest.param(1000, marks=pytest.mark.heavy)])
 def test_failed_request_writes_the_same_whatever_the_size_of_the_gang(size: int) -> None:
     """The job, its ledger entry, the confirmation of its effect, and the outcome for each of the two roles."""
     zones = [f"us-central1-{letter}" for letter in "abcf"]

@@ -112,10 +112,11 @@ def test_sku_of_a_machine_is_recognized(
         a_sku("Storage PD Capacity", family="Storage", group="PDStandard", unit="GiBy.mo"),
         a_sku("SSD backed PD Capacity in Japan", family="Storage", group="SSD", unit="GiBy.mo"),
         a_sku("SSD backed Local Storage", family="Storage", group="LocalSSD", unit="GiBy.mo"),
+        a_sku("Network Data Transfer GCP Inter Region within Europe", family="Network", group="any", unit="GiBy"),
     ],
     ids=lambda sku: sku.description,
 )
-def test_sku_of_a_disk_is_recognized(sku: Sku) -> None:
+def test_sku_of_a_disk_or_a_transfer_is_recognized(sku: Sku) -> None:
     assert resource_of(sku) is not None
 
 
@@ -123,6 +124,8 @@ def test_sku_of_a_disk_is_recognized(sku: Sku) -> None:
     "sku",
     [
         a_sku("N1 Custom Instance Core running in Americas"),
+        a_sku("Network Data Transfer GCP Multi-region within Europe", family="Network", group="any", unit="GiBy"),
+        a_sku("Memorystore: Network Data Transfer GCP Inter Region within Europe", family="Network", unit="GiBy"),
         a_sku("Custom Instance Core running in Americas"),
         a_sku("N1 Sole Tenancy Instance Core running in Americas"),
         a_sku("N1 Predefined Instance Core running in Americas", usage_type="Commit1Yr"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,18 +16,20 @@ from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind
+from trainmaster.core.intake.bucket_places import BucketPlace
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.reconcile.steps import Create
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import PAID, replica_spans
 from trainmaster.core.rules.admission_queue import queued_jobs, resource_needs
 from trainmaster.core.timeouts import BLOCKED_MAX, EARLY_LOSS_AGE_MAX, PARTIAL_GANG_WAIT_MAX_S
-from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price
+from trainmaster.cost.job_cost import hourly_cost, job_cost, ranked_by_price, transfer_price
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError
 from trainmaster.flows import user_requests
 from trainmaster.jobspec import accept
 from trainmaster.memory.fleet import MemoryFleet
+from trainmaster.memory.objects import MemoryObjects
 from trainmaster.ports import CreateOutcome, NotCreated, Pending
 from trainmaster.presentation.job_view import job_view
 
@@ -320,6 +324,63 @@ def test_any_of_is_ordered_by_price_and_capacity_decides_within_a_band(world: Wo
     world.check()
 
 
+@pytest.mark.parametrize(
+    ("place", "gib", "region", "price"),
+    [
+        ("US-CENTRAL1", 200, "us-central1", 0),
+        ("us-central1", 200, "us-east4", 4),
+        ("NAM4", 200, "us-east1", 0),
+        ("NAM4", 200, "us-west1", 4),
+        ("EUROPE-WEST1", 50, "europe-west4", 1),
+        ("US-CENTRAL1", None, "us-east4", "gib"),
+        ("US-CENTRAL1", 200, "europe-west4", "no price of transfers from US-CENTRAL1"),
+        ("ASIA-EAST1", 200, "asia-east2", "no price of transfers"),
+        ("US", 200, "us-east4", "no price of transfers from US"),
+        (None, 200, "us-east4", "location"),
+    ],
+)
+def test_transfer_has_a_price_within_a_continent_and_a_reason_otherwise(
+    place: str | None, gib: int | None, region: str, price: float | str
+) -> None:
+    found = transfer_price(gib, BucketPlace(place) if place else None, region, price_list())
+    if isinstance(price, str):
+        assert isinstance(found, Unknown)
+        assert price in found.reason
+    else:
+        assert found == Decimal(str(price))
+
+
+@pytest.mark.parametrize(("gib", "first"), [(50, {"us-central1", "us-east1"}), (1000, {"us-central1"}), (None, None)])
+def test_any_of_counts_the_transfer_of_data_to_a_region(world: World, gib: int | None, first: set[str] | None) -> None:
+    """Three VMs cost 0.7 USD an hour: over a day, 1 USD per start is within the band of 15 %, and 20 USD are not."""
+    world.prices, world.objects = price_list(), MemoryObjects()
+    world.objects.places["my-data"] = BucketPlace("US-CENTRAL1")
+    world.objects.write("gs://bucket/trainer-0.1.tar.gz", b"code", content_type="application/gzip")
+    data = {"uri": "gs://my-data/set", **({"gib": gib} if gib else {})}
+    document = placed({"regions": ["us-east1", "us-central1"]}, {"spot": "none", "machineSpec": BIG}, name="anyOf")
+    document["trainmaster"]["placement"]["data"] = data  # type: ignore[index]
+    world.submit(document)
+    plan = world.job.plan
+    best = min(candidate.rank for candidate in plan.candidates)
+    found = {z.rpartition("-")[0] for z, c in zip(plan.zones, plan.candidates, strict=True) if c.rank == best}
+    assert found == (first or {"us-central1", "us-east1"})
+    assert any("network traffic" in note.reason for note in plan.substitutions)
+
+
+def test_missing_bucket_of_data_is_refused_and_one_that_may_not_be_seen_is_noted(world: World) -> None:
+    world.objects = MemoryObjects()
+    world.objects.missing_buckets.add("my-data")
+    world.objects.forbidden_buckets.add("other")
+    world.objects.write("gs://bucket/trainer-0.1.tar.gz", b"code", content_type="application/gzip")
+    document = placed({"spot": "all"}, name="anyOf")
+    document["trainmaster"]["placement"]["data"] = {"uri": "gs://my-data/set"}  # type: ignore[index]
+    with pytest.raises(PermanentError, match=r"trainmaster.placement.data.uri .*my-data, which does not exist"):
+        world.submit(document)
+    document["trainmaster"]["placement"]["data"] = {"uri": "gs://other/set"}  # type: ignore[index]
+    world.submit(document)
+    assert "gs://other/set" in {note.requested for note in world.job.plan.substitutions}
+
+
 def test_reservation_ranks_first_and_an_unknown_price_last() -> None:
     """The price list of the tests has no prices for us-east4."""
     listed: tuple[dict[str, object], ...] = (
@@ -328,7 +389,7 @@ def test_reservation_ranks_first_and_an_unknown_price_last() -> None:
         {"zones": ["us-east4-a"]},
         {"spot": "all"},
     )
-    plan = ranked_by_price(accept(placed(*listed, name="anyOf"), default_job_id="j").plan, price_list())
+    plan = ranked_by_price(accept(placed(*listed, name="anyOf"), default_job_id="j").plan, price_list(), {})
     ranks = {candidate.option: candidate.rank for candidate in plan.candidates}
     assert sorted(ranks, key=lambda option: ranks[option]) == [1, 3, 0, 2]
     assert (ranks[1], ranks[3]) == (0, 1)
@@ -380,4 +441,52 @@ def test_early_losses_do_not_begin_an_alternative_before_its_time(world: World, 
         world.deliver()
     assert {zone for zone, _, _ in fleet.order()} == {A}
     assert world.state == "RUNNING"
+    world.check()
+
+
+def test_wait_limit_ends_a_search_and_leaves_nothing_in_any_candidate(world: World, fleet: PlacedFleet) -> None:
+    fleet.failures = {(A, True): FULL, (EAST[0], False): Pending()}
+    document = placed({"zones": [A], "spot": "all"}, {"zones": [EAST[0]]})
+    document["trainingInput"]["scheduling"] = {"maxWaitTime": "1800s"}  # type: ignore[index]
+    world.submit(document)
+    while not world.has_ended:
+        world.deliver()
+        world.wait(60)
+        world.provision()
+        world.sweep()
+        assert world.now - world.job.created_at < timedelta(hours=1)
+    world.deliver()
+    assert (world.state, world.vms) == ("CANCELLED", ())
+    world.check()
+
+
+def test_optional_replicas_stay_with_the_required_ones_that_found_an_alternative(
+    world: World, fleet: PlacedFleet
+) -> None:
+    fleet.failures, fleet.capacity = {(A, True): FULL}, {EAST[0]: 3}
+    roles = {"workerCount": 3, "parameterServerCount": 1, "parameterServerType": "n1-standard-4"}
+    listed = {"placement": {"ordered": [{"zones": [A], "spot": "all"}, {"zones": [EAST[0]]}]}}
+    world.submit({**a_spec(**roles), "trainmaster": {**listed, "gang": False}})
+    world.deliver()
+    assert {str(vm.replica_id): vm.zone for vm in world.vms} == dict.fromkeys(("chief-0", "ps-0", "worker-0"), EAST[0])
+    for vm in world.vms:
+        world.send("vm-ready", vm.replica_id)
+    fleet.failures = {}
+    world.wait(3600)
+    world.provision()
+    world.deliver()
+    assert (world.state, world.job.zone, {vm.zone for vm in world.vms}) == ("RUNNING", EAST[0], {EAST[0]})
+    world.check()
+
+
+def test_zone_that_cannot_be_listed_delays_only_jobs_that_have_been_there(world: World, fleet: PlacedFleet) -> None:
+    submit(world, {"zones": [EAST[0]]}, {"zones": [A], "spot": "all"})
+    world.report_all_ready()
+    kept = world.vm(WORKER_0).instance_id
+    world.wait(EARLY_LOSS_AGE_MAX.total_seconds())
+    world.send("maintenance", WORKER_0, cause="preemption")
+    fleet.unreachable_zones = {A}
+    world.deliver()
+    fleet.unreachable_zones = set()
+    assert world.vm(WORKER_0).instance_id != kept
     world.check()

@@ -7,7 +7,7 @@ from statistics import correlation, mean
 
 import pytest
 
-from bench.arena import ARMS, ONE_REGION, ZONES, compare
+from bench.arena import ONE_REGION, ZONES, compare
 from trainmaster.simulator.weather import Alternating, Climate, Weather
 
 ZONE = "us-central1-a"
@@ -100,7 +100,7 @@ LIMITS = {Climate.MILD: 1.2, Climate.SCARCE: 1.2, Climate.FAMINE: 1.35}
 def test_searches_with_alternatives_keep_their_bounds(weathers: int, climate: Climate) -> None:
     """The bounds of a few weathers are loose: the figures of many are in docs/capacity.md."""
     slack = 1.15 if weathers < 1000 else 1.0
-    arms = {arm: compare(arm, range(weathers), climate) for arm in ARMS}
+    arms = compare(range(weathers), climate)
     (time, price), (fallible, _) = arms["Trainmaster"], arms["advice inverted"]
     assert time < LIMITS[climate] * slack
     assert arms["one region"][0] > 3 * time

@@ -19,7 +19,7 @@ from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
 from trainmaster.flows.job_creation.intake import with_checked_places
-from trainmaster.flows.job_creation.resource_checks import with_resources
+from trainmaster.flows.job_creation.resource_checks import transfers, with_resources
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.tools.inspection import Inspection
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
@@ -58,13 +58,17 @@ def check_job(
 ) -> Iterator[Finding]:
     """Yield what a job with a valid document would lack, and its price. `staged`: packages that are not uploaded."""
     spec = accept(document, default_job_id=None, regions=values.regions)
-    spec, wrong_place = with_checked_places(spec, values.regions, lambda: prices, datetime.now(UTC))
+    from trainmaster.wiring.objects import objects
+
+    spec, wrong_place = with_checked_places(spec, values.regions, lambda: prices, datetime.now(UTC), objects)
     yield from _check_region(spec, wrong_place, inspection)
     granted = inspection.permissions(SUBMIT_PERMISSIONS)
     yield permissions(SUBMIT_PERMISSIONS, granted, "your permission to create the job", "get roles/aiplatform.user")
     yield from _check_resources(spec, staged)
     yield from _check_limits(spec, values)
     yield from _check_candidates(spec.plan, inspection, prices)
+    starts = transfers(spec, objects, prices)
+    yield from _check_transfers(spec, starts, "" if isinstance(prices, Unknown) else prices.currency)
     if (cap := spec.plan.cap) and cap.rates:
         yield ok(f"trainmaster.maxCost: all machines together run {cap.longest_s / 3600:.1f} hours at most for {cap}")
     yield not_checked("waiting time", UNKNOWN_WAIT)
@@ -128,6 +132,18 @@ def _check_candidates(plan: Plan, inspection: Inspection, prices: PriceList | Un
     yield from notes
     for found in (found for placed in regions.values() for found in _check_quotas(placed, inspection)):
         yield replace(found, status=Status.LIMIT) if found.status is Status.FIX else found
+
+
+def _check_transfers(spec: AcceptedSpec, starts: Mapping[str, Decimal | Unknown], currency: str) -> Iterator[Finding]:
+    """Yield for each region of a job with alternatives what a start there costs besides the machines."""
+    for region, price in starts.items():
+        what = f"transfer of {(spec.data and spec.data.gib) or '?'} GiB of data to {region}"
+        if isinstance(price, Unknown):
+            yield not_checked(what, price.reason)
+        else:
+            yield ok(f"{what}: {money_words(price, currency)} per start")
+    if len(spec.plan.regions) > 1:
+        yield not_checked("transfer of images and checkpoints", "their sizes are not known")
 
 
 def _check_quotas(plan: Plan, inspection: Inspection) -> Iterator[Finding]:

@@ -44,7 +44,7 @@ def find_target(state: State, replica: str, host: int) -> Target:
     found = state.find(job.attempt, replica_id)
     if found is None:
         raise PermanentError(f"{replica_id.words} of {job.job_id} is not stored in attempt {job.attempt}; try again")
-    group = job.plan.group(replica_id.task_type)
+    group = job.placed.plan.group(replica_id.task_type)
     if not 0 <= host < group.hosts:
         raise PermanentError(f"--host {host}: {replica_id.words} has {group.hosts} hosts, numbered from 0")
     _require_vm(job, found)

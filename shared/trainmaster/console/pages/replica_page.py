@@ -29,7 +29,7 @@ class ReplicaPage:
 
 def read_replica_page(console: Console, job_id: str, replica: str) -> ReplicaPage:
     """Return the page. Raises NotFoundError if there is no such job or replica."""
-    job = find_job(console, job_id)
+    job = find_job(console, job_id).placed
     if job.tuning is not None:
         raise NotFoundError(f"{job_id} is a tuning job: its trials have replicas")
     replica_id = parse_replica(replica, job)

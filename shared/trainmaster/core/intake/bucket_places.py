@@ -30,13 +30,17 @@ class BucketPlace:
     data_locations: tuple[str, ...] = ()
     """The two regions of a configurable dual-region, such as `US-EAST1`; empty for any other bucket."""
 
-    def serves(self, region: str) -> bool:
-        """Whether the bucket has its objects in this region, or may have them there (a multi-region)."""
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Its one or two regions; empty for a multi-region."""
         location = self.location.upper()
         if self.data_locations:
-            return region in {part.lower() for part in self.data_locations}
-        if location in _DUAL_REGIONS:
-            return region in _DUAL_REGIONS[location]
-        if prefix := _MULTI_REGIONS.get(location):
-            return region.startswith(prefix) and not (location == "EU" and region in _NOT_IN_EU)
-        return location.lower() == region
+            return tuple(part.lower() for part in self.data_locations)
+        return () if location in _MULTI_REGIONS else _DUAL_REGIONS.get(location, (location.lower(),))
+
+    def serves(self, region: str) -> bool:
+        """Whether the bucket has its objects in this region, or may have them there (a multi-region)."""
+        if self.regions:
+            return region in self.regions
+        location = self.location.upper()
+        return region.startswith(_MULTI_REGIONS[location]) and not (location == "EU" and region in _NOT_IN_EU)

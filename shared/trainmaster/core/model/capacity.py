@@ -64,7 +64,7 @@ def advisable(plan: Plan) -> list[tuple[str, TaskGroup]]:
 def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
     """Whether the quota that candidate `one` has used up, by Google's message, covers the candidate `other`, too.
 
-    Quotas of accelerators, and of the machines of a family, are per region and pricing; one counts all GPUs.
+    Quotas of GPUs, TPU generations, and machine families are per region and pricing; one counts all GPUs.
     """
     if "GPUS_ALL_REGIONS" in message:
         return any(group.accelerator for group in plan.at(other).groups)
@@ -72,10 +72,9 @@ def shares_quota(plan: Plan, one: int, other: int, message: str) -> bool:
 
 
 def _quotas(plan: Plan) -> set[tuple[str, str, bool]]:
-    """Return what the decisive roles of a placed plan count against: region, accelerator or machine family, Spot."""
-    groups = _decisive_groups(plan)
-    names = [group.accelerator.type if group.accelerator else group.machine_type.partition("-")[0] for group in groups]
-    return {(plan.region, name, group.spot) for name, group in zip(names, groups, strict=True)}
+    """Return what the decisive roles of a placed plan count against: region, GPU or family of machines, Spot."""
+    kinds = [(g.accelerator, g.tpu.type if g.tpu else g.machine_type, g.spot) for g in _decisive_groups(plan)]
+    return {(plan.region, gpu.type if gpu else machine.partition("-")[0], spot) for gpu, machine, spot in kinds}
 
 
 def _decisive_groups(plan: Plan) -> Sequence[TaskGroup]:

@@ -312,6 +312,8 @@ class Plan:
     """Whether the candidates are ranked by price (`anyOf`), not as they are listed."""
     candidates: tuple[Candidate, ...] = ()
     """One per entry of `zones`, if there are options."""
+    has_rounds: bool = False
+    """Whether an alternative has several machines that train together: on all others, one slice also runs in rounds."""
     cap: Cap | None = None
     elastic: Elastic | None = None
     """None: each round needs all members."""
@@ -336,7 +338,7 @@ class Plan:
             if self.independent or group.task_type is TaskType.PS:
                 return False
             machines += group.task_type is not TaskType.EVALUATOR and group.count * group.hosts
-        return machines > 1
+        return machines > 1 or self.has_rounds
 
     @property
     def fuse_s(self) -> int:

@@ -92,11 +92,10 @@ def goodput_of(job: Job, spans: Sequence[Span], now: datetime, written: WrittenO
     `spans`: all spans of the job, as `replica_spans` sorts them. `written`: what the listing of the job's directory
     found; None: it was not listed.
     """
-    hosts = {group.task_type: group.hosts for group in job.plan.groups}
     total: dict[int, dict[Phase, float]] = {}
     counted: dict[int, dict[Phase, float]] = {}
     for span in spans:
-        machines = hosts[span.replica_id.task_type]
+        machines = span.machines(job.plan)
         of_attempt = total.setdefault(span.attempt, defaultdict(float))
         of_attempt[span.phase] += machines * span.seconds(now)
         of_counted = counted.setdefault(span.attempt, defaultdict(float))
@@ -106,7 +105,7 @@ def goodput_of(job: Job, spans: Sequence[Span], now: datetime, written: WrittenO
     attempts = tuple(
         AttemptTime(number, total[number], counted[number], lost.get(number, LostWork())) for number in sorted(total)
     )
-    unsplit = (hosts[span.replica_id.task_type] * span.seconds(now) for span in unsplit_spans(spans))
+    unsplit = (span.machines(job.plan) * span.seconds(now) for span in unsplit_spans(spans))
     return Goodput(attempts, sum(unsplit))
 
 

@@ -138,15 +138,14 @@ def written_objects(objects: Iterable[tuple[str, datetime]], *, is_complete: boo
 
 def losses(plan: Plan, spans: Iterable[Span]) -> tuple[Loss, ...]:
     """Return the losses of a job in the order of time. `spans`: all spans, as `replica_spans` sorts them."""
-    hosts = {group.task_type: group.hosts for group in plan.groups}
     by_replica: dict[ReplicaId, list[Span]] = {}
     for span in spans:
         by_replica.setdefault(span.replica_id, []).append(span)
     job_losses = (
         loss
-        for replica_id, own in by_replica.items()
+        for own in by_replica.values()
         for index in range(1, len(own))
-        if (loss := _loss(own, index, hosts[replica_id.task_type])) is not None
+        if (loss := _loss(own, index, own[index - 1].machines(plan))) is not None
     )
     return tuple(sorted(job_losses, key=lambda loss: loss.at))
 

@@ -18,6 +18,7 @@ from typing import Final
 from trainmaster.core.events import Event, VmReady
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.members import current_incarnation, is_held
+from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.reconcile.desired import is_spot
@@ -76,6 +77,10 @@ class Span:
     """Whether the replica's VM is a Spot VM."""
     candidate: int = 0
     """Candidate of the plan that the VM was requested as."""
+
+    def machines(self, plan: Plan) -> int:
+        """Return on how many machines the replica ran: the hosts of its slice, or one VM. `plan`: the stored one."""
+        return plan.at(self.candidate).group(self.replica_id.task_type).hosts
 
     def seconds(self, now: datetime, since: datetime | None = None) -> float:
         """Return the length in seconds until its end, or until now; with `since`, only the part after that time."""

@@ -82,7 +82,8 @@ class Case:
         host = self.event.subject.host
         if host is None:
             return 0
-        return self.job.plan.group(self.replica.replica_id.task_type).hosts - len({*self.replica.hosts_done, host})
+        group = self.job.placed.plan.group(self.replica.replica_id.task_type)
+        return group.hosts - len({*self.replica.hosts_done, host})
 
     @property
     def quick_failures(self) -> int:

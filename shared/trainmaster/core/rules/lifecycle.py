@@ -73,7 +73,7 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     if is_ready(job, replica):
         return stale(Reason.NOTHING_TO_DO, "The replica is ready already.")
     number = job.round.number if is_member(job.plan, replica.replica_id) else None
-    hosts = job.plan.group(replica.replica_id.task_type).hosts
+    hosts = job.placed.plan.group(replica.replica_id.task_type).hosts
     finding = f" Its VM failed the preflight: {event.finding}." if event.finding else ""
     reported = replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
     hosts_ready = {*reported, *(() if subject.host is None else (subject.host,))}

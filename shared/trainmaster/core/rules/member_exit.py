@@ -101,9 +101,8 @@ def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> 
         )
     ):
         return None
-    is_slice = job.plan.group(subject.replica_id.task_type).hosts > 1
     is_of_last = (subject.vm_generation, subject.incarnation) == (replica.vm_generation, replica.incarnation)
-    if is_slice and not is_of_last:  # not every host of it is known to have exited 0
+    if subject.host is not None and not is_of_last:  # not every host of the slice is known to have exited 0
         return None
     return judge_exit_zero(Case(state, replica, event, now))
 

@@ -25,10 +25,11 @@ from trainmaster.flows.commit.record import record
 from trainmaster.flows.job_creation.deps import CreationDeps
 from trainmaster.flows.job_creation.gcs_folder import with_gcs_folder
 from trainmaster.flows.job_creation.package_versions import with_algorithm_package
-from trainmaster.flows.job_creation.resource_checks import with_resources
+from trainmaster.flows.job_creation.resource_checks import ObjectsOf, transfers, with_resources
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.ports import JobQueries, States
 
+PricesOf = Callable[[], PriceList | Unknown]
 RESUMED_JOB_FIELDS: Final = {
     Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
     Dialect.VERTEX: "trainmaster.resumePreviousJobId",
@@ -74,7 +75,7 @@ def create_job(
     """
     spec = accept(document, default_job_id=default_job_id, regions=deps.regions)
     authorize(spec)
-    spec, wrong_place = with_checked_places(spec, deps.regions, deps.prices, now)
+    spec, wrong_place = with_checked_places(spec, deps.regions, deps.prices, now, deps.objects)
     spec = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
     job = new_job(_with_resources(spec, deps), submission, now, origin)
     _check_vm_names(job, deps.store)
@@ -130,7 +131,7 @@ def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
 
 
 def with_checked_places(
-    spec: AcceptedSpec, regions: tuple[str, ...], prices_of: Callable[[], PriceList | Unknown], now: datetime
+    spec: AcceptedSpec, regions: tuple[str, ...], prices_of: PricesOf, now: datetime, objects: ObjectsOf = None
 ) -> tuple[AcceptedSpec, Problem | None]:
     """Return the spec with its candidates in order and the rates of its cap, and what a new job must not have."""
     plan, problem = spec.plan, region_problem(spec.plan, regions)
@@ -141,7 +142,7 @@ def with_checked_places(
         reason = f"compares prices, and this installation has none: {prices.reason}"
         problem = problem or Problem("trainmaster.placement.anyOf", reason, "ordered, in place of anyOf")
     if plan.cheapest_first:
-        plan = ranked_by_price(plan, prices)
+        plan = ranked_by_price(plan, prices, transfers(spec, objects, prices))
     limited = with_rates(plan, prices, now, spec.tuning.max_trials if spec.tuning else 1)
     if isinstance(limited, Unknown):
         problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE)

@@ -13,13 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
 from trainmaster.core.intake.document_fields import field_with
 from trainmaster.core.intake.registry_images import parse_registry_image
 from trainmaster.core.model.package_uri import is_built_in
-from trainmaster.core.model.plan import Plan, Program, Substitution
+from trainmaster.core.model.plan import Program, Substitution
+from trainmaster.cost.job_cost import transfer_price
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
 from trainmaster.flows.job_creation.package_versions import programs_of, with_generations
 from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem
 from trainmaster.ports import BucketForbiddenError, Existence, Objects, Resources
@@ -28,6 +32,7 @@ LOOKUPS_AT_ONCE: Final = 8
 """A job may name a hundred secrets. One look-up takes about 50 ms."""
 
 
+ObjectsOf = Callable[[], Objects] | None
 _Result = Problem | Substitution | tuple[str, str] | None
 _Lookup = Callable[[], _Result]
 """Returns a problem, a note, or an image with its digest; None if nothing is wrong."""
@@ -43,9 +48,7 @@ class Findings:
     """Container image as requested → with its digest."""
 
 
-def with_resources(
-    spec: AcceptedSpec, objects: Callable[[], Objects] | None, resources: Callable[[], Resources] | None
-) -> AcceptedSpec:
+def with_resources(spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[], Resources] | None) -> AcceptedSpec:
     """Return the spec with its packages and images pinned, and with notes about its resources.
 
     Raises InvalidJob with every resource that is missing. `objects` and `resources`: None looks nothing up; an
@@ -63,9 +66,7 @@ def with_resources(
     return replace(spec, plan=replace(spec.plan.with_versions(findings.images), substitutions=notes))
 
 
-def check_resources(
-    spec: AcceptedSpec, objects: Callable[[], Objects] | None, resources: Callable[[], Resources] | None
-) -> Findings:
+def check_resources(spec: AcceptedSpec, objects: ObjectsOf, resources: Callable[[], Resources] | None) -> Findings:
     """Look up all resources, several at once. Each problem and note names its field."""
     findings = Findings()
     lookups: list[_Lookup] = []
@@ -90,15 +91,29 @@ def _bucket_lookups(spec: AcceptedSpec, objects: Callable[[], Objects]) -> Itera
     """Yield one look-up per bucket. The bucket of packages is only compared with the region: `package_versions` looks
     up the packages themselves."""
     seen: set[str] = set()
-    for uri, is_directory in _storage_uris(spec.plan):
+    for uri, is_directory in _storage_uris(spec):
         bucket = uri.removeprefix("gs://").partition("/")[0]
         if bucket not in seen:
             seen.add(bucket)
             yield partial(_look_at_bucket, spec, uri, bucket, objects, is_directory=is_directory)
 
 
-def _storage_uris(plan: Plan) -> Iterator[tuple[str, bool]]:
-    """Yield the job's directories, and then its packages; True for a directory."""
+def transfers(spec: AcceptedSpec, objects: ObjectsOf, prices: PriceList | Unknown) -> dict[str, Decimal | Unknown]:
+    """Return region → price of the transfer of the job's data at each start; empty if it names none."""
+    if spec.data is None or isinstance(prices, Unknown):
+        return {}
+    try:
+        place = objects().bucket_place(str(spec.data.uri).split("/")[2]) if objects else None
+    except BucketForbiddenError:
+        place = None
+    return {region: transfer_price(spec.data.gib, place, region, prices) for region in spec.plan.regions}
+
+
+def _storage_uris(spec: AcceptedSpec) -> Iterator[tuple[str, bool]]:
+    """Yield the job's directories, its data, and then its packages; True for a directory."""
+    plan = spec.plan
+    if spec.data:
+        yield str(spec.data.uri), True
     if plan.output_directory:
         yield plan.output_directory, True
     programs = programs_of(plan)

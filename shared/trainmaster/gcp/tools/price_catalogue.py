@@ -17,7 +17,7 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.errors import google_errors
 from trainmaster.gcp.retries import CALL
 
-SERVICES: Final = {"Compute Engine": "services/6F81-5844-456A", "Cloud TPU": "services/E000-3F24-B8AA"}
+SERVICES: Final = {"Compute Engine": "6F81-5844-456A", "Cloud TPU": "E000-3F24-B8AA", "Cloud Storage": "95FF-2EF5-5EA1"}
 """Services whose SKUs jobs use. Chips from v5e on are SKUs of Compute Engine. Source: cloud.google.com/skus."""
 PAGE_SIZE: Final = 5_000
 """The largest page of the API. Compute Engine has about 30,000 SKUs."""
@@ -33,11 +33,11 @@ class PriceCatalogue:
         self._client = _client(endpoint, api_key)
 
     def skus(self, service: str, currency: str) -> Iterator[Sku]:
-        """Yield all SKUs of a service, such as `services/6F81-5844-456A`. Lists page by page.
+        """Yield all SKUs of a service, such as `6F81-5844-456A`. Lists page by page.
 
         Raises TemporaryError, or PermanentError for an unknown currency.
         """
-        request = billing_v1.ListSkusRequest(parent=service, page_size=PAGE_SIZE, currency_code=currency)
+        request = billing_v1.ListSkusRequest(parent=f"services/{service}", page_size=PAGE_SIZE, currency_code=currency)
         with google_errors("Cloud Billing"):
             for listed_sku in self._client.list_skus(request=request, **CALL):
                 if listed_sku.pricing_info:

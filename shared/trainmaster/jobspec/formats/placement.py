@@ -29,7 +29,7 @@ class SpotUse(StrEnum):
     WORKERS = "workers"
 
 
-LostVms = Annotated[Annotated[int, Field(ge=1)] | None, WHOLE_NUMBER]
+AtLeastOne = Annotated[Annotated[int, Field(ge=1)] | None, WHOLE_NUMBER]
 
 
 class SpotSpec(WireModel):
@@ -38,13 +38,14 @@ class SpotSpec(WireModel):
     shorthand: ClassVar[str | None] = "use"
 
     use: Annotated[SpotUse | None, one_of(SpotUse)] = wire_field("workers", "Which replicas run on Spot VMs.")
-    on_demand_after: LostVms = wire_field(3, "A replica that has lost this many Spot VMs gets one on demand.")
+    on_demand_after: AtLeastOne = wire_field(3, "A replica that has lost this many Spot VMs gets one on demand.")
 
 
 class AlternativeMachine(WireModel):
     machine_type: OptionalString = wire_field("a2-highgpu-1g", "Machine type of each replica. Required.")
     accelerator_type: AcceleratorType = wire_field("NVIDIA_TESLA_T4", "GPU type, for machines without built-in GPUs.")
     accelerator_count: OptionalInt = wire_field(1, "GPUs per VM.")
+    tpu_topology: OptionalString = wire_field("2x4", "Shape of the TPU slice.")
 
 
 class Alternative(WireModel):
@@ -76,7 +77,7 @@ class DataSpec(WireModel):
     """Input of the job, which VMs in other regions read across regions."""
 
     uri: OptionalString = wire_field("gs://my-data/set", "Where the input is.")
-    gib: OptionalInt = wire_field(200, "Its size in GiB.")
+    gib: AtLeastOne = wire_field(200, "GiB that all VMs together read at each start.")
 
 
 class PlacementSpec(WireModel):
@@ -89,7 +90,7 @@ class PlacementSpec(WireModel):
         [{"spot": "all"}, {"spot": "none", "after": "1800s"}], "Alternatives, in this order.", default=()
     )
     data: DataSpec | None = wire_field(
-        {"uri": "gs://my-data/set", "gib": 200}, "Input that is read from another region; it is shown, not priced."
+        {"uri": "gs://my-data/set", "gib": 200}, "Input that each start reads, perhaps from another region."
     )
 
     @property

@@ -49,6 +49,8 @@ class HardwareResolver:
         role = self._role
         if role.is_tpu:
             return self._tpu_group()
+        if role.topology is not None and role.paths.topology:
+            self._problems.add_text(role.paths.topology, "can only be set for a TPU", "leave it out")
         if role.tier is not None:
             machine, gpu = role.tier.machine_type, role.tier.gpu
             accelerator = self._replace_retired(gpu, (TRAINING_INPUT, "scaleTier")) if gpu else None

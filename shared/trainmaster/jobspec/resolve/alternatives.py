@@ -6,18 +6,20 @@ problems have the paths of the alternative. A candidate is one zone of one alter
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from trainmaster.core.model.plan import Candidate, Option, Plan, TaskGroup, Tpu
+from trainmaster.core.model.replica_id import TaskType
 from trainmaster.jobspec.fields.environment_variables import resolve_option_variables
 from trainmaster.jobspec.fields.extension_fields import check_extension
 from trainmaster.jobspec.fields.google_resources import check_kms_key
 from trainmaster.jobspec.fields.placement import check_zones, resolve_zones
 from trainmaster.jobspec.fields.programs import require
 from trainmaster.jobspec.formats.extension import Extension
-from trainmaster.jobspec.formats.placement import Alternative, DataSpec, PlacementSpec
+from trainmaster.jobspec.formats.placement import Alternative, PlacementSpec
 from trainmaster.jobspec.machines.obtainable import Request, check_machines, with_disks_for_image
 from trainmaster.jobspec.machines.role_request import RoleRequest, request_accelerator
 from trainmaster.jobspec.machines.task_groups import resolve_task_groups
@@ -40,7 +42,8 @@ def with_alternatives(
     listed = None if placement is None else _listed(placement, problems)
     if placement is None or listed is None or len(plan.groups) < len(spec.roles) or not plan.zones:
         return plan
-    _check_data(placement.data, problems)
+    if placement.data and not re.match("gs://[^/]", placement.data.uri or ""):
+        problems.add((*PLACEMENT, "data", "uri"), "must be an address in Cloud Storage", "gs://my-data/set")
     if any(group.tpu and group.tpu.queue for group in plan.groups):
         problem = "cannot be combined with placement: a queued request waits in one zone"
         problems.add_text(spec.flex_start_path or (EXTENSION, "queue"), problem, "leave out one of them")
@@ -48,10 +51,11 @@ def with_alternatives(
     options, candidates, zones = list[Option](), list[Candidate](), list[str]()
     for index, alternative in enumerate(alternatives):
         resolver = _Resolver(plan, spec, extension, alternative, (*PLACEMENT, name, index), tuple(installed), problems)
-        found, is_listed = resolver.zones()
+        option = resolver.option()
+        found, is_listed = resolver.zones([group.tpu for group in option.groups if group.tpu])
         first_rank = candidates[-1].rank + 1 if candidates else 0
         candidates += [Candidate(index, first_rank + position * is_listed) for position in range(len(found))]
-        options.append(resolver.option())
+        options.append(option)
         zones += found
     for region in dict.fromkeys(zone.rpartition("-")[0] for zone in zones):
         check_kms_key(plan.kms_key, region, KMS_KEYS[plan.dialect], problems)
@@ -63,12 +67,17 @@ def with_alternatives(
     if len(zones) > CANDIDATES_MAX:
         problem = f"results in {len(zones)} candidates (zones of alternatives); a job has at most {CANDIDATES_MAX}"
         problems.add_text(path, problem, "fewer regions, or zones in place of regions")
+    hardware = [option.groups for option in options]
+    if len({tuple(group.tpu for group in groups) for groups in hardware}) > 1:
+        types = ", ".join(dict.fromkeys(group.tpu.type for groups in hardware for group in groups if group.tpu))
+        problems.substitute(path, types, types, "Hosts and ranks follow the slice. Checkpoints must fit all of them.")
     return replace(
         plan,
         zones=tuple(zones) or plan.zones,
         options=tuple(options) if zones else (),
         candidates=tuple(candidates),
         cheapest_first=name == "anyOf",
+        has_rounds=len({replace(plan, groups=groups).is_synchronous for groups in (plan.groups, *hardware)}) > 1,
     )
 
 
@@ -90,18 +99,6 @@ def _listed(placement: PlacementSpec, problems: Problems) -> tuple[str, tuple[Al
     return None
 
 
-def _check_data(data: DataSpec | None, problems: Problems) -> None:
-    """Note that input in one place is read from other regions: there is no price of the transfer."""
-    if data is None:
-        return
-    path, uri = (*PLACEMENT, "data", "uri"), data.uri or ""
-    if not uri.startswith("gs://"):
-        problems.add(path, "must be an address in Cloud Storage", "gs://my-data/set")
-    size = f"{data.gib} GiB are" if data.gib else "It is"
-    reason = f"{size} read at each start. From another region, the transfer is charged; no price here includes it."
-    problems.substitute(path, uri, uri, reason)
-
-
 @dataclass(frozen=True, slots=True)
 class _Resolver:
     """Resolves one alternative."""
@@ -118,8 +115,8 @@ class _Resolver:
     def _sets(self, field: str) -> bool:
         return field in self.alternative.model_fields_set
 
-    def zones(self) -> tuple[Sequence[str], bool]:
-        """Return the zones, and whether the user has listed them in this order."""
+    def zones(self, tpus: Sequence[Tpu]) -> tuple[Sequence[str], bool]:
+        """Return the zones, and whether the user has listed them in this order. `tpus`: the alternative's slices."""
         alternative, zones_path = self.alternative, (*self.path, "zones")
         for field in ("regions", "zones"):
             if self._sets(field) and not getattr(alternative, field):
@@ -133,31 +130,29 @@ class _Resolver:
             check_zones(alternative.zones, zones_path, self.problems)
             return alternative.zones, True
         elif alternative.regions:
-            return self._zones_of_regions(), False
+            return self._zones_of_regions(tpus), False
+        elif tpus and self.alternative.machine_spec and not self.plan.zones_listed:  # others may offer the slice
+            return resolve_zones(self.plan.region, (*self.path, "regions"), (), tpus, self.problems)[1], False
         return self.plan.zones, self.plan.zones_listed
 
-    def _zones_of_regions(self) -> list[str]:
+    def _zones_of_regions(self, tpus: Sequence[Tpu]) -> list[str]:
         listed, path = self.alternative.regions, (*self.path, "regions")
         if ANY in listed:
             if len(listed) > 1:
                 self.problems.add_text(path, "has any and other regions", f'regions: "{ANY}"')
-            listed = tuple(filter(self._is_usable, self.installed)) or (self.plan.region,)
+            listed = tuple(r for r in self.installed if self._is_usable(r, tpus)) or (self.plan.region,)
         found: list[str] = []
         for index, region in enumerate(listed):
             if region in listed[:index]:
                 self.problems.add_text((*path, index), f"repeats {region}", "each region once")
-            found += resolve_zones(region, (*path, index), (), self._tpus, self.problems)[1]
+            found += resolve_zones(region, (*path, index), (), tpus, self.problems)[1]
         return found
 
-    def _is_usable(self, region: str) -> bool:
-        """Whether `any` means this region, too: it offers what the job needs."""
+    def _is_usable(self, region: str, tpus: Sequence[Tpu]) -> bool:
+        """Whether `any` means this region, too: it offers what the alternative needs."""
         unusable = Problems()
-        resolve_zones(region, self.path, (), self._tpus, unusable)
+        resolve_zones(region, self.path, (), tpus, unusable)
         return not tuple(unusable)
-
-    @property
-    def _tpus(self) -> list[Tpu]:
-        return [group.tpu for group in self.plan.groups if group.tpu]
 
     def option(self) -> Option:
         """Return what the alternative's VMs have in place of the job's values."""
@@ -169,6 +164,8 @@ class _Resolver:
         roles, groups = self._machines()
         use = merged.spot.use or self.spec.spot
         groups = tuple(replace(group, program=None, spot=is_spot(use, group.task_type)) for group in groups)
+        if software := self.extension.image:
+            groups = tuple(replace(group, tpu=group.tpu and replace(group.tpu, runtime=software)) for group in groups)
         image, fallback = self.plan.image, merged.spot.on_demand_after
         request = Request(image, own_image, merged.reservation is not None, fallback is not None, self.path)
         check_machines(roles, groups, request, problems)
@@ -186,29 +183,46 @@ class _Resolver:
             at_spot = (*self.path, "spot")
             return [replace(role, paths=replace(role.paths, machine=at_spot)) for role in self.spec.roles], groups
         path = (*self.path, "machineSpec")
-        if self._tpus or self.spec.algorithm:
-            kind = "a job with TPUs" if self._tpus else "a built-in algorithm"
+        has_tpus = any(group.tpu for group in groups)
+        if self.spec.algorithm or (has_tpus and not all(self.plan.program_of(name).container for name in named)):
+            kind = "a built-in algorithm" if self.spec.algorithm else "TPUs without a container"
             problems.add_text(path, f"cannot be set for {kind}", "leave it out: other regions, zones, or Spot use")
             return self.spec.roles, groups
         at_type, at_accelerator = (*path, "machineType"), (*path, "acceleratorType")
         require(machine.machine_type, at_type, problems)
         accelerator = request_accelerator(machine.accelerator_type, machine.accelerator_count)
         own: dict[str, Any] = {"machine": machine.machine_type, "accelerator": accelerator, "tier": None}
+        own["topology"] = machine.tpu_topology
         paths = {"machine": at_type, "accelerator": at_accelerator, "accelerator_type": at_accelerator}
-        paths["accelerator_count"] = (*path, "acceleratorCount")
+        paths |= {"accelerator_count": (*path, "acceleratorCount"), "topology": (*path, "tpuTopology")}
         roles = [
             replace(role, **own, paths=replace(role.paths, **paths)) if role.task_type in named else role
             for role in self.spec.roles
         ]
         changed = [role for role in roles if role.task_type in named]
-        if any(role.is_tpu for role in changed):
-            problems.add_text(at_type, "cannot be a TPU in a job of VMs", "a VM with GPUs")
+        before = {group.task_type: group for group in groups}
+        if machine.machine_type and any(role.is_tpu is not bool(before[role.task_type].tpu) for role in changed):
+            problem = "must be a TPU for roles that have one, and a VM for the others: they start in different ways"
+            problems.add(at_type, problem, "ct6e-standard-4t" if has_tpus else "a2-highgpu-1g")
             return self.spec.roles, groups
         resolved = resolve_task_groups(changed, problems, has_containers=True)
-        by_type = {group.task_type: group for group in resolved}
-        return roles, tuple(by_type.get(group.task_type, group) for group in groups)
+        by_type = before | {group.task_type: group for group in resolved}
+        self._check_slices(tuple(by_type.values()))
+        return roles, tuple(by_type.values())
 
-    def _named_roles(self) -> set[object]:
+    def _check_slices(self, groups: Sequence[TaskGroup]) -> None:
+        """Slices that train together stay equal, for `MEGASCALE_*`. The job's own TPU software fits one generation."""
+        now, before = ([group.tpu for group in of if group.tpu] for of in (groups, self.plan.groups))
+        families, own = ({tpu.type.partition("-")[0] for tpu in tpus} for tpus in (now, before))
+        if self.extension.image and families != own:
+            problem = f"is of another generation than {', '.join(own)}, for which the job names the TPU software"
+            path = (*self.path, "machineSpec", "machineType")
+            self.problems.add_text(path, problem, f"leave out {EXTENSION}.image: each generation has its own")
+        if len({(tpu.type, tpu.topology) for tpu in now}) > len({(tpu.type, tpu.topology) for tpu in before}):
+            problem = f"results in slices of different shapes: {', '.join(tpu.type for tpu in now)}"
+            self.problems.add_text((*self.path, "roles"), problem, "leave it out: all roles with TPUs get the machine")
+
+    def _named_roles(self) -> set[TaskType]:
         """Return the task types that get the alternative's machine."""
         groups, roles = self.plan.groups, self.alternative.roles
         known = [group.task_type for group in groups]
@@ -216,4 +230,5 @@ class _Resolver:
             if role not in known:
                 problem = f"is {role}, and the job has only {', '.join(known)}"
                 self.problems.add((*self.path, "roles", index), problem, str(known[0]))
-        return set(roles) or {group.task_type for group in groups if group.accelerator} or set(known)
+        named = {*filter(None, roles)}
+        return named or {group.task_type for group in groups if group.accelerator or group.tpu} or set(known)

@@ -81,7 +81,7 @@ class ClusterInvariants:
         reported = self._reported_hosts[type(event).__name__, event.subject.key]
         reported.add(event.subject.host)
         is_about_slice = isinstance(decision.action, MarkReady | RecordCompletion | SucceedJob)
-        hosts = job.plan.group(event.subject.replica_id.task_type).hosts
+        hosts = job.placed.plan.group(event.subject.replica_id.task_type).hosts
         if is_about_slice and len(reported) < hosts:
             raise ViolationError(
                 f"hosts: {decision.action.kind} after reports of {len(reported)} of {hosts}: {entry.key}"
