@@ -17,16 +17,17 @@ class Ray(System):
     name: ClassVar = "Ray"
     package: ClassVar = "ray"
     program: ClassVar = "ray_train.py"
-    port = 0
 
     def up(self) -> None:
         self.environment |= VARIABLES
         self.port = free_port()
-        head = self._ray("--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.temporary}")
-        self.services = [head]
+        self.services = [self._head("--include-dashboard=false")]
         self._wait_for_nodes(1)
         self.services.append(self._node())
         self._wait_for_nodes(2)
+
+    def _head(self, *options: str) -> subprocess.Popen[bytes]:
+        return self._ray("--head", f"--port={self.port}", f"--temp-dir={self.temporary}", *options)
 
     def _wait_for_nodes(self, count: int) -> None:
         def are_up() -> bool:
@@ -48,7 +49,8 @@ class Ray(System):
         return self._ray(f"--address=127.0.0.1:{self.port}")
 
     def start(self, run: Run) -> None:
-        self.started = [self.spawn(self.bin / "python", PROGRAMS / self.program, run.file, f"127.0.0.1:{self.port}")]
+        arguments = (run.file, f"127.0.0.1:{self.port}", *run.fewest)
+        self.started = [self.spawn(self.bin / "python", PROGRAMS / self.program, *arguments)]
 
     def tune(self, run: Run) -> None:
         self.started = [self.spawn(self.bin / "python", PROGRAMS / "ray_tune.py", run.file, f"127.0.0.1:{self.port}")]
@@ -56,6 +58,8 @@ class Ray(System):
     def lose_machine(self, run: Run) -> None:
         # The node that is not the head: the loss of the head ends the cluster.
         kill(self.services[1].pid)
+
+    def offer_machine(self, run: Run) -> None:
         self.services[1] = self._node()
 
     def announce(self, run: Run) -> None:
@@ -64,6 +68,14 @@ class Ray(System):
     def down(self) -> None:
         super().down()
         shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def keep(self, count: int) -> None:
+        # To a job server, in place of the cluster of the other rows. They wait for more CPUs than it has.
+        if len(self.services) > 1:
+            self.down()
+            self.services = [self._head(f"--dashboard-port={self.port + 1}")]
+        for _ in range(count):
+            self.post("api/jobs/", {"entrypoint": "true", "entrypoint_num_cpus": 64})
 
     def controller(self) -> list[int]:
         return [process.pid for process in family(self.services[0].pid) if "gcs_server" in process.name()]

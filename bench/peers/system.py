@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 import psutil
+import requests
 
 from bench.peers.run import NotMeasured, Run, family, is_alive, kill
 from trainmaster_emulators.process.state import ROOT
@@ -28,6 +29,8 @@ class System:
     name: ClassVar[str]
     package: ClassVar[str]
     program: ClassVar[str] = "steps.py"
+    ranks: ClassVar = 2
+    port = 0
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,8 +65,11 @@ class System:
         raise NotMeasured("has no such limit")
 
     def lose_machine(self, run: Run) -> None:
-        """End the machine of rank 1 without notice, and provide another one at once if the system does not."""
+        """End the machine of rank 1 without notice. There is no other one until `offer_machine`."""
         raise NotMeasured("has no machines")
+
+    def offer_machine(self, run: Run) -> None:
+        """Let the system take another machine, or provide one if it does not."""
 
     def announce(self, run: Run) -> None:
         """Announce the end of the machine of rank 1."""
@@ -72,6 +78,10 @@ class System:
     def tune(self, run: Run) -> None:
         """Start eight trials, two at a time."""
         raise NotMeasured("does not tune")
+
+    def keep(self, count: int) -> None:
+        """Take so many more jobs, which wait."""
+        raise NotMeasured("has no server that keeps jobs without a cloud")
 
     def controller(self) -> list[int]:
         """Return the processes that decide."""
@@ -110,6 +120,13 @@ class System:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def post(self, path: str, body: object, **headers: str) -> None:
+        """Call the system's server, which listens on `port`, without a proxy. Raises requests' errors."""
+        with requests.Session() as session:
+            session.trust_env = False
+            url = f"http://127.0.0.1:{self.port}/{path}"
+            session.post(url, json=body, headers=headers, timeout=60).raise_for_status()
 
     def call(self, *command: object) -> None:
         """Run a command to its end. Raises NotMeasured if it fails."""

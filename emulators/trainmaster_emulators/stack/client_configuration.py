@@ -147,7 +147,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         variables["TRAINMASTER_IAM_TOKENS_ENDPOINT"] = f"http://{endpoints.iam}"
         variables["TRAINMASTER_SECRETS_ENDPOINT"] = f"http://{endpoints.iam}"
         variables["TRAINMASTER_REGISTRY_ENDPOINT"] = f"http://{endpoints.iam}"
-    return variables
+    return variables | config.settings
 
 
 def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> dict[str, str]:
