@@ -148,8 +148,9 @@ class Gang:
         self._check_running()
 
     def end(self) -> None:
-        workers_first = sorted(self._vms, key=lambda vm: vm.replica_id.task_type is not TaskType.WORKER)
-        self.functions.run([self._exit(vm, exit_status=0) for vm in workers_first])
+        for is_worker in (True, False):
+            vms = [vm for vm in self._vms if (vm.replica_id.task_type is TaskType.WORKER) == is_worker]
+            self.functions.run([self._exit(vm, exit_status=0) for vm in vms])
         if self._job.state is not JobState.SUCCEEDED or self._vms:
             raise RuntimeError("the job did not succeed, or left VMs")
 

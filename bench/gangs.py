@@ -4,7 +4,7 @@
     rerun    the chief crashes, and the whole job runs its next attempt
     restart  the program of one replica fails; all stop, and run again in their VMs
     loss     one VM is preempted and its N - 1 peers fail; all run again when the next VM is ready
-    end      N exits with status 0, until the job SUCCEEDED and no VM is left
+    end      all exit with status 0, the chief last, until the job SUCCEEDED and no VM is left
 
 The pauses of `provision` between two rounds are part of the times.
 """
