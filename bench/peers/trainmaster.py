@@ -105,7 +105,7 @@ class Trainmaster(System):
     def keep(self, count: int) -> None:
         # One waits for capacity that does not come, and the others for the only GPU that the limit allows.
         FaultClient(self.state).change(stockout_zones=REGION_ZONES[REGION])
-        package = {"packageUris": ["gs://bucket/trainer-0.1.tar.gz"], "pythonModule": "trainer.task"}
+        package = {"packageUris": ["gs://bucket/trainer-0.1.tar.gz#1"], "pythonModule": "trainer.task"}
         gpu = {"masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}}}
         training = {**MACHINE, **package, **gpu, "region": REGION, "runtimeVersion": "scikit-learn-1.9"}
         numbers = itertools.islice(self._numbers, count)
