@@ -22,7 +22,6 @@ TRIALS: Final = 8
 STOCKOUT_S: Final = 120.0
 WINDOW_S: Final = 180.0
 ELASTIC: Final = "a machine is lost, another one exists after 2 of 3 minutes"
-FIXED: Final = f"{ELASTIC}, not elastic"
 
 
 def started(system: System, run: Run, start: Callable[[Run], None] | None = None) -> Values:
@@ -67,9 +66,10 @@ def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
     time.sleep(WINDOW_S - STOCKOUT_S)
     all_steps = [one.at for one in run.moments if (one.moment, one.rank) == ("step", 0)]
     steps = [at for at in all_steps if began < at < began + WINDOW_S]
-    name = FIXED if fewest == run.ranks else ELASTIC
+    name = ELASTIC + ", not elastic" * (fewest == run.ranks)
     yield {f"{name}: steps": len(steps)}
-    alone = [at for at in steps if run.firsts("start", began)[0] < at < offered]
+    alone_from = min(run.firsts("start", began), default=offered)
+    alone = [at for at in steps if alone_from < at < offered]
     if len(alone) > 1:
         yield {f"{name}: next step, by one process": alone[0] - began}
         yield {f"{name}: steps/s of one process": (len(alone) - 1) / (alone[-1] - alone[0])}
@@ -127,10 +127,8 @@ def idle(system: System, _: Run) -> Iterator[Values]:
 
 def jobs(system: System, _: Run) -> Iterator[Values]:
     """Idle, with more and more jobs that wait."""
-    kept = 0
-    for count in (0, 100, 1000):
-        system.keep(count - kept)
-        kept = count
+    for count, more in ((0, 0), (100, 100), (1000, 900)):
+        system.keep(more)
         time.sleep(SETTLES_S)
         yield {f"{count} jobs wait: {what}": value for what, value in footprint(system.idle(), IDLE_S).items()}
 
@@ -148,7 +146,7 @@ AT_ONCE: Final[dict[str, tuple[Measure, str]]] = {
     "idle": (idle, "idle: processes"),
     "hang": (hang, f"hang of a process, 60 s allowed: {NEXT}"),
     "elastic": (partial(stockout, fewest=1), f"{ELASTIC}: steps"),
-    "fixed": (partial(stockout, fewest=2), f"{FIXED}: steps"),
+    "fixed": (partial(stockout, fewest=2), f"{ELASTIC}, not elastic: steps"),
 }
 """Mostly waiting: measured once, on all systems at the same time."""
 AT_LAST: Final[dict[str, tuple[Measure, str]]] = {

@@ -7,7 +7,7 @@ import subprocess
 from typing import ClassVar, Final
 
 from bench.peers.run import NotMeasured, Run, family, kill, until
-from bench.peers.system import PROGRAMS, STARTS_S, System, free_port
+from bench.peers.system import PROGRAMS, STARTS_S, System, free_port, wait_for_port
 
 # For a busy machine: the default is 30 seconds.
 VARIABLES: Final = {"RAY_raylet_start_wait_time_s": "300", "PYTHONPATH": str(PROGRAMS), "no_proxy": "*"}
@@ -73,7 +73,8 @@ class Ray(System):
         # To a job server, in place of the cluster of the other rows. They wait for more CPUs than it has.
         if len(self.services) > 1:
             self.down()
-            self.services = [self._head(f"--dashboard-port={self.port + 1}")]
+            self.services = [self._head("--port=0", f"--dashboard-port={self.port}")]
+            wait_for_port(self.port, self.services[0])
         for _ in range(count):
             self.post("api/jobs/", {"entrypoint": "true", "entrypoint_num_cpus": 64})
 

@@ -38,8 +38,8 @@ class SkyPilot(System):
     def up(self) -> None:
         port = free_port()
         self.environment |= {"HOME": str(self.folder), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
-        server = (self.bin / "python", "-m", "sky.server.server", "--host=127.0.0.1", f"--port={port}")
-        self.services = [self.spawn(*server)]
+        server = ("-m", "sky.server.server", "--host=127.0.0.1", f"--port={port}")
+        self.services = [self.spawn(self.bin / "python", *server)]
         wait_for_port(port, self.services[0])
 
 

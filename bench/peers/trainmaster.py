@@ -88,9 +88,8 @@ class Trainmaster(System):
         self.call(*command, "--", run.file, *run.fewest)
 
     def lose_machine(self, run: Run) -> None:
-        faults = FaultClient(self.state)
-        faults.change(stockout_zones=REGION_ZONES[REGION])
-        faults.crash(self._machine)
+        FaultClient(self.state).change(stockout_zones=REGION_ZONES[REGION])
+        FaultClient(self.state).crash(self._machine)
 
     def offer_machine(self, run: Run) -> None:
         FaultClient(self.state).clear()

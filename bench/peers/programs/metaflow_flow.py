@@ -18,5 +18,4 @@ class Train(FlowSpec):
         pass
 
 
-if __name__ == "__main__":
-    Train()
+Train()
