@@ -16,7 +16,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from tests.unit.agent.channel.test_peer_channel import KEY, DirectInbox, agent_identity
+from tests.integration.agent.support.vm import agent_identity
+from tests.unit.agent.channel.test_peer_channel import KEY, DirectInbox
 from trainmaster.agent.channel.peer_channel import PeerChannel
 from trainmaster.agent.control.saving import ASK_S, KIND, MOMENT_S
 from trainmaster.agent.model.vm_config import ChannelConfig, IncarnationKey
@@ -44,10 +45,13 @@ def last_arrivals(size: int) -> Iterator[float]:
 
     with ExitStack() as sockets, ThreadPoolExecutor(size) as pool, ExitStack() as end:
         end.callback(is_over.set)
-        for number in range(size):
-            identity = agent_identity()
-            config = ChannelConfig(KEY, number - identity.index, members)
-            channel = PeerChannel(config, identity, DirectInbox(), Console(-1), lambda: IncarnationKey(1, rounds[0]))
+        identity = agent_identity()
+        configs = [ChannelConfig(KEY, number - identity.index, members) for number in range(size)]
+        channels = [
+            PeerChannel(config, identity, DirectInbox(), Console(-1), lambda: IncarnationKey(1, rounds[0]))
+            for config in configs
+        ]
+        for channel in channels:
             channel.on(KIND, lambda _: arrivals.append(time.monotonic()))
             channel.open()
             assert channel._socket
@@ -59,7 +63,7 @@ def last_arrivals(size: int) -> Iterator[float]:
             arrivals.clear()
             answers: SimpleQueue[Sequence[int]] = SimpleQueue()
             began = time.monotonic()
-            channel.ask(KIND, IncarnationKey(1, number), lambda: {"in": MOMENT_S}, ASK_S, answers.put)
+            channels[-1].ask(KIND, IncarnationKey(1, number), lambda: {"in": MOMENT_S}, ASK_S, answers.put)
             assert answers.get(timeout=30) == []
             yield max(arrivals) - began
 
