@@ -7,7 +7,7 @@ import subprocess
 from typing import ClassVar, Final
 
 from bench.peers.run import NotMeasured, Run, family, kill, until
-from bench.peers.system import PROGRAMS, STARTS_S, System, free_port, wait_for_port
+from bench.peers.system import ENVIRONMENTS, PROGRAMS, STARTS_S, System, free_port, wait_for_port
 
 # For a busy machine: the default is 30 seconds.
 VARIABLES: Final = {"RAY_raylet_start_wait_time_s": "300", "PYTHONPATH": str(PROGRAMS), "no_proxy": "*"}
@@ -21,13 +21,11 @@ class Ray(System):
     def up(self) -> None:
         self.environment |= VARIABLES
         self.port = free_port()
-        self.services = [self._head("--include-dashboard=false")]
+        head = self._ray("--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.temporary}")
+        self.services = [head]
         self._wait_for_nodes(1)
         self.services.append(self._node())
         self._wait_for_nodes(2)
-
-    def _head(self, *options: str) -> subprocess.Popen[bytes]:
-        return self._ray("--head", f"--port={self.port}", f"--temp-dir={self.temporary}", *options)
 
     def _wait_for_nodes(self, count: int) -> None:
         def are_up() -> bool:
@@ -42,8 +40,9 @@ class Ray(System):
         """A short path: the names of Ray's sockets have at most 107 bytes."""
         return f"/tmp/peers-ray-{self.port}"  # noqa: S108
 
-    def _ray(self, *options: str) -> subprocess.Popen[bytes]:
-        return self.spawn(self.bin / "ray", "start", *options, "--num-cpus=1", "--disable-usage-stats", "--block")
+    def _ray(self, *options: str, environment: str = "ray") -> subprocess.Popen[bytes]:
+        program = ENVIRONMENTS / environment / "bin" / "ray"
+        return self.spawn(program, "start", *options, "--num-cpus=1", "--disable-usage-stats", "--block")
 
     def _node(self) -> subprocess.Popen[bytes]:
         return self._ray(f"--address=127.0.0.1:{self.port}")
@@ -73,7 +72,8 @@ class Ray(System):
         # To a job server, in place of the cluster of the other rows. They wait for more CPUs than it has.
         if len(self.services) > 1:
             self.down()
-            self.services = [self._head("--port=0", f"--dashboard-port={self.port}")]
+            head = ("--head", "--port=0", f"--dashboard-port={self.port}", f"--temp-dir={self.temporary}")
+            self.services = [self._ray(*head, environment="rayserver")]
             wait_for_port(self.port, self.services[0])
         for _ in range(count):
             self.post("api/jobs/", {"entrypoint": "true", "entrypoint_num_cpus": 64})
