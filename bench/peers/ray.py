@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from bench.peers.run import NotMeasured, Run, family, kill, until
 from bench.peers.system import ENVIRONMENTS, PROGRAMS, STARTS_S, System, free_port, wait_for_port
+from trainmaster_emulators.process.loopback import call
 
 # For a busy machine: the default is 30 seconds.
 VARIABLES: Final = {"RAY_raylet_start_wait_time_s": "300", "PYTHONPATH": str(PROGRAMS), "no_proxy": "*"}
@@ -76,7 +77,7 @@ class Ray(System):
             self.services = [self._ray(*head, environment="rayserver")]
             wait_for_port(self.port, self.services[0])
         for _ in range(count):
-            self.post("api/jobs/", {"entrypoint": "true", "entrypoint_num_cpus": 64})
+            call(f"127.0.0.1:{self.port}", "POST", "/api/jobs/", {"entrypoint": "true", "entrypoint_num_cpus": 64})
 
     def controller(self) -> list[int]:
         return [process.pid for process in family(self.services[0].pid) if "gcs_server" in process.name()]

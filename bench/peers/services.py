@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from bench.peers.run import Run
 from bench.peers.system import PROGRAMS, System, free_port, wait_for_port
+from trainmaster_emulators.process.loopback import call
 
 
 class Dstack(System):
@@ -27,7 +28,8 @@ class Dstack(System):
         spec = {"configuration": {"type": "task", "commands": ["true"], "retry": retry}}
         token = f"Bearer {self.environment['DSTACK_SERVER_ADMIN_TOKEN']}"
         for _ in range(count):
-            self.post("api/project/main/runs/apply", {"plan": {"run_spec": spec}, "force": True}, Authorization=token)
+            body = {"plan": {"run_spec": spec}, "force": True}
+            call(f"127.0.0.1:{self.port}", "POST", "/api/project/main/runs/apply", body, Authorization=token)
 
 
 class SkyPilot(System):

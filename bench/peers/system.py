@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 import psutil
-import requests
 
 from bench.peers.run import NotMeasured, Run, family, is_alive, kill
 from trainmaster_emulators.process.state import ROOT
@@ -120,11 +119,6 @@ class System:
                 stderr=log,
                 start_new_session=True,
             )
-
-    def post(self, path: str, body: object, **headers: str) -> None:
-        """Call the system's server, which listens on `port`, without a proxy. Raises requests' errors."""
-        url = f"http://127.0.0.1:{self.port}/{path}"
-        requests.post(url, json=body, headers=headers, proxies={"http": ""}, timeout=60).raise_for_status()
 
     def call(self, *command: object) -> None:
         """Run a command to its end. Raises NotMeasured if it fails."""
