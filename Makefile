@@ -133,14 +133,17 @@ bench-quick: $(INSTALLED) ## measure one small size of everything that `make ben
 
 # Each peer has an environment of its own; `build/peers/NAME/.complete` installs one. torch comes from the runtime image.
 PEER_ray := ray[train,tune]==2.60.*
+PEER_rayserver := ray[default]==2.60.*
 PEER_ftlauncher := nvidia-resiliency-ext==0.4.*
 PEER_dlrover := dlrover[k8s]==0.6.*
+PEER_metaflow := metaflow==2.19.*
+PEER_dbos := dbos==2.31.*
 PEER_dstack := dstack[server]==0.22.*
 PEER_skypilot := skypilot[gcp]==0.14.*
 PEER_plots := matplotlib==3.*
-PEERS := $(foreach name,ray ftlauncher dlrover dstack skypilot plots,build/peers/$(name)/.complete)
+PEERS := $(foreach name,ray rayserver ftlauncher dlrover metaflow dbos dstack skypilot plots,build/peers/$(name)/.complete)
 .PHONY: bench-peers
-bench-peers: $(INSTALLED) $(call IMAGE,pytorch) $(call IMAGE,scikit-learn) $(PEERS) ## run the same programs on the local stack and on other systems, in about 20 minutes; write docs/benchmarks.json and docs/benchmarks.md
+bench-peers: $(INSTALLED) $(call IMAGE,pytorch) $(call IMAGE,scikit-learn) $(PEERS) ## run the same programs on the local stack and on other systems, in about 40 minutes; write docs/benchmarks.json and docs/benchmarks.md
 	@$(BIN)/python -m bench.peers --page
 
 # make image RUNTIME=2.21 PROJECT=my-project ZONE=us-central1-a

@@ -11,26 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench import gangs, job_cost, many_jobs, report
+from bench import gangs, many_jobs, report
 from bench.cloud import Emulators, emulators
 from bench.figures import Figures
 
 SIZES: Final = (1, 10, 100, 1000)
-QUICK_SIZES: Final = (3, 6)
-JOB_SIZES: Final = (1, 10, 100)
-"""The cost of a job is exactly linear in its size, so larger sizes would show nothing new."""
 
 Measure = Callable[[Emulators], Iterable[Figures]]
 """Returns the figures in one or several parts, each as soon as it has been measured."""
 
 FULL: Final[dict[str, Measure]] = {
-    "job-cost": lambda cloud: [job_cost.measure(cloud, JOB_SIZES)],
     "queue": lambda cloud: many_jobs.measure_queue(cloud, SIZES),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, SIZES),
     **{f"gang-{size}": partial(gangs.measure, sizes=[size]) for size in SIZES},
 }
 QUICK: Final[dict[str, Measure]] = {
-    "job-cost": lambda cloud: [job_cost.measure(cloud, QUICK_SIZES)],
     "queue": lambda cloud: many_jobs.measure_queue(cloud, [3]),
     "sweep": lambda cloud: many_jobs.measure_sweep(cloud, [3]),
     "gang": lambda cloud: gangs.measure(cloud, [3]),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from bench.agents import Agents
-from bench.control_plane import ControlPlane, Delivery
+from bench.control_plane import THREADS, ControlPlane, Delivery
 from bench.jobs import job_spec
 from bench.meter import Meter
 from trainmaster.core.model.job import Job, JobState
@@ -80,6 +80,7 @@ class Gang:
         size: int,
         *,
         sleep: Callable[[float], None] = time.sleep,
+        threads: int = THREADS,
     ) -> None:
         """Submit the job. `meter` counts the calls of `store`; `observer` has the same documents and is not counted.
 
@@ -90,19 +91,19 @@ class Gang:
         self._agents_s = 0.0
         """Time that the agents needed for their messages in this phase, which is not the control plane's."""
         self._fleet = CountedFleet()
-        self._functions = ControlPlane(store, auth=senders.auth(store), fleet=self._fleet, sleep=sleep)
+        self.functions = ControlPlane(store, senders.auth(store), threads, fleet=self._fleet, sleep=sleep)
         self._meter = meter
         self._observer = observer
         self._ends: dict[str, dict[str, object]] = {}
         """How the last program on a VM ended, by instance id."""
         self._ready: set[tuple[str, int, int]] = set()
         """VMs, attempts and incarnations that were reported ready."""
-        self._functions.run([self._functions.submit(JOB, job_spec(size))])
+        self.functions.run([self.functions.submit(JOB, job_spec(size))])
         self._fleet.on_directive = self._report_later
 
     def cost_of(self, phase: Callable[[], None]) -> Cost:
         """Run a phase, which is one of the methods below, and return what it costs."""
-        functions, meter, calls = self._functions, self._meter, self._fleet.calls
+        functions, meter, calls = self.functions, self._meter, self._fleet.calls
         meter.reset()
         calls.clear()
         functions.invocations.clear()
@@ -122,32 +123,34 @@ class Gang:
         )
 
     def start(self) -> None:
-        self._functions.run([ready for vm in self._vms if (ready := self._report(vm))])
+        self.functions.run([ready for vm in self._vms if (ready := self._report(vm))])
         self._check_running()
 
     def lose_one(self) -> None:
         (lost,) = [vm for vm in self._vms if vm.replica_id == LOST]
         peers = [vm for vm in self._vms if vm is not lost]
         failures = [self._exit(vm, exit_status=1, error=PEER_FAILED, tail="x" * 1000) for vm in peers]
-        loss = self._functions.maintenance(self._message(lost, cause="preemption"))
+        loss = self.functions.maintenance(self._message(lost, cause="preemption"))
         self._fleet.vanish(lost.name)
-        self._functions.run([loss, *failures])
+        self.functions.run([loss, *failures])
         self._check_running()
 
     def restart_one(self) -> None:
         """Let the program of the last replica fail. It starts again in its VM."""
-        self._functions.run([self._exit(self._vms[-1], exit_status=1, tail="x" * 1000)])
+        self.functions.run([self._exit(self._vms[-1], exit_status=1, tail="x" * 1000)])
         self._check_running()
 
     def rerun(self) -> None:
         chief = next(vm for vm in self._vms if vm.replica_id.task_type is not TaskType.WORKER)
-        self._functions.run([self._exit(chief, signal=11)])
+        self.functions.run([self._exit(chief, signal=11)])
         if self._job.attempt == 1:
             raise RuntimeError("the job was not rerun")
         self._check_running()
 
     def end(self) -> None:
-        self._functions.run([self._exit(vm, exit_status=0) for vm in self._vms])
+        for is_worker in (True, False):
+            vms = [vm for vm in self._vms if (vm.replica_id.task_type is TaskType.WORKER) == is_worker]
+            self.functions.run([self._exit(vm, exit_status=0) for vm in vms])
         if self._job.state is not JobState.SUCCEEDED or self._vms:
             raise RuntimeError("the job did not succeed, or left VMs")
 
@@ -172,12 +175,12 @@ class Gang:
         if vm.directive:
             end = {"attempt": vm.directive.attempt, "incarnation": vm.directive.incarnation, "cause": "process"}
             self._ends[vm.instance_id] = {**end, "at": datetime.now(UTC).isoformat(), **fields}
-        return self._functions.replica_exit(self._message(vm, cause="process", **fields))
+        return self.functions.replica_exit(self._message(vm, cause="process", **fields))
 
     def _report_later(self, vm: Vm) -> None:
         """Let the VM's agent report, as soon as it reads its directive."""
         if ready := self._report(vm):
-            self._functions.arrivals.put(ready)
+            self.functions.arrivals.put(ready)
 
     def _report(self, vm: Vm) -> Delivery | None:
         """Return the agent's report that the incarnation in its directive is ready; None if it has sent it."""
@@ -188,7 +191,7 @@ class Gang:
             return None
         self._ready.add(key)
         ended = self._ends.pop(vm.instance_id, None)
-        return self._functions.vm_ready(self._message(vm, **({"ended": ended} if ended else {})))
+        return self.functions.vm_ready(self._message(vm, **({"ended": ended} if ended else {})))
 
     def _check_running(self) -> None:
         """Fail unless every replica runs, and no directive is missing."""

@@ -4,7 +4,7 @@
     rerun    the chief crashes, and the whole job runs its next attempt
     restart  the program of one replica fails; all stop, and run again in their VMs
     loss     one VM is preempted and its N - 1 peers fail; all run again when the next VM is ready
-    end      N exits with status 0, until the job SUCCEEDED and no VM is left
+    end      all exit with status 0, the chief last, until the job SUCCEEDED and no VM is left
 
 The pauses of `provision` between two rounds are part of the times.
 """
@@ -12,7 +12,6 @@ The pauses of `provision` between two rounds are part of the times.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from bench.agents import agents
 from bench.cloud import Emulators
@@ -20,27 +19,24 @@ from bench.figures import Figure, Figures
 from bench.gang_job import Cost, Gang
 from bench.meter import Meter, attach
 
-PHASES: Final = ("start", "rerun", "restart", "loss", "end")
-"""In this order: a crash soon after a failure or a loss is taken for its consequence and causes no rerun."""
 
-
-def measure(emulators: Emulators, sizes: Sequence[int], phases: Sequence[str] = PHASES) -> Iterator[Figures]:
+def measure(emulators: Emulators, sizes: Sequence[int]) -> Iterator[Figures]:
     """Yield the figures of each phase as soon as they are known: the largest size takes minutes."""
     for size in sizes:
         with emulators.project() as project, agents(project.name) as senders:
             meter = Meter()
             attach(project.client, meter)
             gang = Gang(project.store, project.observer, meter, senders, size)
-            run = {
+            phases = {  # in this order: a crash soon after a failure or a loss is taken for its consequence
                 "start": gang.start,
                 "rerun": gang.rerun,
                 "restart": gang.restart_one,
                 "loss": gang.lose_one,
                 "end": gang.end,
             }
-            for phase in phases:
-                if size > 1 or phase != "loss":  # a single replica has no peers
-                    yield _figures(phase, size, gang.cost_of(run[phase]))
+            for name, phase in phases.items():
+                if size > 1 or name != "loss":  # a single replica has no peers
+                    yield _figures(name, size, gang.cost_of(phase))
 
 
 def _figures(phase: str, size: int, cost: Cost) -> Figures:

@@ -22,12 +22,12 @@ from bench.peers.launchers import DLRover, FtLauncher, Torchrun
 from bench.peers.measures import Measure
 from bench.peers.ray import Ray
 from bench.peers.run import NotMeasured, Run
-from bench.peers.services import Dstack, SkyPilot
+from bench.peers.services import Dbos, Dstack, Metaflow, SkyPilot
 from bench.peers.system import ENVIRONMENTS, System
 from bench.peers.trainmaster import Trainmaster
 from bench.report import Row
 
-SYSTEMS: Final[tuple[type[System], ...]] = (Trainmaster, Torchrun, FtLauncher, DLRover, Ray, Dstack, SkyPilot)
+SYSTEMS: Final = (Trainmaster, Torchrun, FtLauncher, DLRover, Ray, Metaflow, Dbos, Dstack, SkyPilot)
 Measures = Mapping[str, tuple[Measure, str]]
 
 
@@ -49,7 +49,7 @@ class Comparison:
     def _measure(self, name: str, measure: Measure, row: str, system: System) -> None:
         if time.monotonic() > self.deadline or (row in self.rows and system.name in self.rows[row].reasons):
             return  # what did not happen once is not awaited again
-        run = Run(system.folder / f"{next(self._numbers)}.jsonl")
+        run = Run(system.folder / f"{next(self._numbers)}.jsonl", system.ranks)
         try:
             for values in measure(system, run):
                 for found, value in values.items():

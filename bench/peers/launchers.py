@@ -38,13 +38,14 @@ class Torchrun(System):
         """
         return self.spawn(
             *self.launcher,
-            f"--nnodes={run.ranks}",
+            f"--nnodes={':'.join(map(str, [*run.fewest, run.ranks]))}",
             "--nproc-per-node=1",
             "--max-restarts=100",
             *self.rendezvous(is_host=is_host),
             *self.options,
             PROGRAMS / self.program,
             run.file,
+            *run.fewest,
             env={"NODE_RANK": "0" if is_host else "1"},
         )
 
@@ -55,6 +56,8 @@ class Torchrun(System):
     def lose_machine(self, run: Run) -> None:
         # Not the one that holds the rendezvous: its loss ends the job.
         kill(self.started[-1].pid)
+
+    def offer_machine(self, run: Run) -> None:
         self.started[-1] = self._node(run)
 
     def announce(self, run: Run) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -13,10 +14,14 @@ from bench.peers.run import LIMIT_S, NotMeasured, Run, footprint, kill, recovery
 from bench.peers.system import STARTS_S, System
 
 Values = dict[str, float]
-IDLE_S: Final = 45.0
+IDLE_S: Final = 60.0
+SETTLES_S: Final = 10.0
 TRAINS_ON_S: Final = 15.0
 NOTICE_S: Final = 15.0
 TRIALS: Final = 8
+STOCKOUT_S: Final = 120.0
+WINDOW_S: Final = 180.0
+ELASTIC: Final = "a machine is lost, another one exists after 2 of 3 minutes"
 
 
 def started(system: System, run: Run, start: Callable[[Run], None] | None = None) -> Values:
@@ -35,12 +40,41 @@ def _recovery(name: str, run: Run, fault: Callable[[], None], within_s: float = 
 
 def exit_(system: System, run: Run) -> Iterator[Values]:
     yield started(system, run)
-    yield _recovery("SIGKILL of a process", run, partial(os.kill, run.processes[1], signal.SIGKILL))
+    yield _recovery("SIGKILL of a process", run, partial(os.kill, run.processes[run.ranks - 1], signal.SIGKILL))
 
 
 def machine(system: System, run: Run) -> Iterator[Values]:
     yield started(system, run)
-    yield _recovery("loss of a machine", run, partial(system.lose_machine, run))
+
+    def lose() -> None:
+        system.lose_machine(run)
+        system.offer_machine(run)
+
+    yield _recovery("loss of a machine", run, lose)
+
+
+def stockout(system: System, one: Run, fewest: int) -> Iterator[Values]:
+    """Lose a machine of a program that trains, and have another one after a while."""
+    run = replace(one, fewest=(fewest,))
+    started(system, run)
+    time.sleep(SETTLES_S)
+    began = time.time()
+    system.lose_machine(run)
+    time.sleep(STOCKOUT_S)
+    offered = time.time()
+    system.offer_machine(run)
+    time.sleep(WINDOW_S - STOCKOUT_S)
+    all_steps = [one.at for one in run.moments if (one.moment, one.rank) == ("step", 0)]
+    steps = [at for at in all_steps if began < at < began + WINDOW_S]
+    name = ELASTIC + ", not elastic" * (fewest == run.ranks)
+    yield {f"{name}: steps": len(steps)}
+    alone_from = min(run.firsts("start", began), default=offered)
+    alone = [at for at in steps if alone_from < at < offered]
+    if len(alone) > 1:
+        yield {f"{name}: next step, by one process": alone[0] - began}
+        yield {f"{name}: steps/s of one process": (len(alone) - 1) / (alone[-1] - alone[0])}
+    until(lambda: run.is_training(offered), "step of all ranks in that minute, nor")
+    yield {f"{name}: from the new machine to the next step of all ranks": run.firsts("step", offered)[-1] - offered}
 
 
 def hang(system: System, run: Run) -> Iterator[Values]:
@@ -91,6 +125,14 @@ def idle(system: System, _: Run) -> Iterator[Values]:
     yield {f"idle: {what}": value for what, value in footprint(system.idle(), IDLE_S).items()}
 
 
+def jobs(system: System, _: Run) -> Iterator[Values]:
+    """Idle, with more and more jobs that wait."""
+    for count, more in ((0, 0), (100, 100), (1000, 900)):
+        system.keep(more)
+        time.sleep(SETTLES_S)
+        yield {f"{count} jobs wait: {what}": value for what, value in footprint(system.idle(), IDLE_S).items()}
+
+
 Measure = Callable[[System, Run], Iterable[Values]]
 NEXT: Final = "next step of all ranks"
 IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
@@ -103,11 +145,14 @@ IN_TURN: Final[dict[str, tuple[Measure, str]]] = {
 AT_ONCE: Final[dict[str, tuple[Measure, str]]] = {
     "idle": (idle, "idle: processes"),
     "hang": (hang, f"hang of a process, 60 s allowed: {NEXT}"),
+    "elastic": (partial(stockout, fewest=1), f"{ELASTIC}: steps"),
+    "fixed": (partial(stockout, fewest=2), f"{ELASTIC}, not elastic: steps"),
 }
 """Mostly waiting: measured once, on all systems at the same time."""
 AT_LAST: Final[dict[str, tuple[Measure, str]]] = {
-    "controller": (controller, f"SIGKILL of the controller, then of a process: {NEXT}")
+    "controller": (controller, f"SIGKILL of the controller, then of a process: {NEXT}"),
+    "jobs": (jobs, "1000 jobs wait: processes"),
 }
 """Mostly waiting, too, and it leaves some systems broken."""
-UNITS: Final = ("processes", "MiB", "%", "lines")
+UNITS: Final = ("processes", "MiB", "%", "lines", "steps", "steps/s")
 """First words of rows that are not in seconds."""

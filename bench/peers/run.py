@@ -37,6 +37,8 @@ class Run:
 
     file: Path
     ranks: int = 2
+    fewest: tuple[int, ...] = ()
+    """If not empty, the ranks meet after each step, and the program may go on with as few."""
 
     @property
     def moments(self) -> list[Moment]:

@@ -28,6 +28,8 @@ class System:
     name: ClassVar[str]
     package: ClassVar[str]
     program: ClassVar[str] = "steps.py"
+    ranks: ClassVar = 2
+    port = 0
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,8 +64,11 @@ class System:
         raise NotMeasured("has no such limit")
 
     def lose_machine(self, run: Run) -> None:
-        """End the machine of rank 1 without notice, and provide another one at once if the system does not."""
+        """End the machine of rank 1 without notice. There is no other one until `offer_machine`."""
         raise NotMeasured("has no machines")
+
+    def offer_machine(self, run: Run) -> None:
+        """Let the system take another machine, or provide one if it does not."""
 
     def announce(self, run: Run) -> None:
         """Announce the end of the machine of rank 1."""
@@ -72,6 +77,10 @@ class System:
     def tune(self, run: Run) -> None:
         """Start eight trials, two at a time."""
         raise NotMeasured("does not tune")
+
+    def keep(self, count: int) -> None:
+        """Take so many more jobs, which wait."""
+        raise NotMeasured("has no server that keeps jobs without a cloud")
 
     def controller(self) -> list[int]:
         """Return the processes that decide."""

@@ -6,23 +6,30 @@ The VMs exist at once, as the nodes of the peers do. The local stack has the tim
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Final
+from unittest.mock import patch
 
 import psutil
 import yaml
 
 from bench.peers.run import Run, family
 from bench.peers.system import PROGRAMS, STARTS_S, System
+from trainmaster import Client
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm_names import vm_name
+from trainmaster.jobspec.catalog.regions import REGION_ZONES
 from trainmaster_emulators.process.state import ROOT, StackConfig, StackError, StackState
 from trainmaster_emulators.services.fault_client import FaultClient
 from trainmaster_emulators.stack import client_configuration
 from trainmaster_emulators.stack import stack as stacks
 
+REGION: Final = "us-central1"
+SETTINGS: Final = {"TRAINMASTER_LIMITS": "nvidia-tesla-t4=1", "TRAINMASTER_JOBS_PER_MINUTE": "0"}
 MACHINE: Final = {"masterType": "n1-standard-4", "scaleTier": "CUSTOM"}
 STUDY: Final = {
     "hyperparameterMetricTag": "accuracy",
@@ -53,11 +60,12 @@ class Trainmaster(System):
         (package / "__init__.py").touch()
         for program in ("steps.py", "trial.py"):
             shutil.copy(PROGRAMS / program, package)
-        stacks.start(self.folder / "stack", StackConfig(ready_within_s=STARTS_S)).wait_ready()
+        stacks.start(self.folder / "stack", StackConfig(ready_within_s=STARTS_S, settings=SETTINGS)).wait_ready()
         self.environment |= client_configuration.environment(self.folder / "stack", self.state)
 
     def start(self, run: Run) -> None:
-        self._submit(run, "steps", **self._members(run))
+        elastic = {"elastic": {"minReplicas": 1}} if run.fewest == (1,) else None
+        self._submit(run, "steps", elastic, **self._members(run))
 
     def hang(self, run: Run) -> None:
         self._submit(run, "steps", {"stallTimeout": "60s"}, **self._members(run))
@@ -71,16 +79,20 @@ class Trainmaster(System):
     def _submit(self, run: Run, module: str, extension: object = None, **training: object) -> None:
         """Submit a job as a user does, with the folder of its package."""
         self.job = f"bench_{next(self._numbers)}"
-        program = {"pythonModule": f"trainer.{module}", "runtimeVersion": "scikit-learn-1.9", "region": "us-central1"}
+        program = {"pythonModule": f"trainer.{module}", "runtimeVersion": "scikit-learn-1.9", "region": REGION}
         spec = {"trainingInput": {**MACHINE, **program, **training}} | ({"trainmaster": extension} if extension else {})
         config = self.folder / f"{self.job}.yaml"
         config.write_text(yaml.safe_dump(spec), encoding="utf-8")
         bucket = f"--staging-bucket=gs://{self.state.config.bucket}"
         command = (self.bin / "trainmaster", "submit", self.job, f"--config={config}", "--package-path=trainer", bucket)
-        self.call(*command, "--", run.file)
+        self.call(*command, "--", run.file, *run.fewest)
 
     def lose_machine(self, run: Run) -> None:
+        FaultClient(self.state).change(stockout_zones=REGION_ZONES[REGION])
         FaultClient(self.state).crash(self._machine)
+
+    def offer_machine(self, run: Run) -> None:
+        FaultClient(self.state).clear()
 
     def announce(self, run: Run) -> None:
         FaultClient(self.state).preempt(self._machine)
@@ -88,6 +100,17 @@ class Trainmaster(System):
     @property
     def _machine(self) -> str:
         return vm_name(self.job, ReplicaId(TaskType.WORKER, 0))
+
+    def keep(self, count: int) -> None:
+        # One waits for capacity that does not come, and the others for the only GPU that the limit allows.
+        FaultClient(self.state).change(stockout_zones=REGION_ZONES[REGION])
+        package = {"packageUris": ["gs://bucket/trainer-0.1.tar.gz#1"], "pythonModule": "trainer.task"}
+        gpu = {"masterConfig": {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 1}}}
+        training = {**MACHINE, **package, **gpu, "region": REGION, "runtimeVersion": "scikit-learn-1.9"}
+        numbers = itertools.islice(self._numbers, count)
+        with patch.dict(os.environ, self.environment), ThreadPoolExecutor(4) as pool:
+            jobs = ({"jobId": f"bench_{number}", "trainingInput": training} for number in numbers)
+            list(pool.map(Client().submit, jobs))
 
     def controller(self) -> list[int]:
         names = self.state.config.functions

@@ -9,4 +9,4 @@ from nvidia_resiliency_ext.fault_tolerance import RankMonitorClient
 signal.signal(signal.SIGTERM, steps.ask)
 monitor = RankMonitorClient()
 monitor.init_workload_monitoring()
-steps.run(sys.argv[1], beat=monitor.send_heartbeat)
+steps.run(*sys.argv[1:], beat=monitor.send_heartbeat)

@@ -1,5 +1,6 @@
-"""The program for Ray Train: `ray_train.py FILE ADDRESS`."""
+"""The program for Ray Train: `ray_train.py FILE ADDRESS [FEWEST]`."""
 
+import os
 import sys
 
 import ray.train
@@ -9,13 +10,16 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 
 def train(config):
-    steps.run(config["file"], rank=str(ray.train.get_context().get_world_rank()))
+    context = ray.train.get_context()
+    os.environ |= {"RANK": str(context.get_world_rank()), "WORLD_SIZE": str(context.get_world_size())}
+    steps.run(*config["arguments"])
 
 
-ray.init(address=sys.argv[2])
+file, address, *fewest = sys.argv[1:]
+ray.init(address=address)
 DataParallelTrainer(
     train,
-    train_loop_config={"file": sys.argv[1]},
-    scaling_config=ScalingConfig(num_workers=2),
-    run_config=RunConfig(storage_path=f"{sys.argv[1]}.ray", failure_config=FailureConfig(max_failures=-1)),
+    train_loop_config={"arguments": [file, *fewest]},
+    scaling_config=ScalingConfig(num_workers=(int(fewest[0]), 2) if fewest else 2),
+    run_config=RunConfig(storage_path=f"{file}.ray", failure_config=FailureConfig(max_failures=-1)),
 ).fit()

@@ -17,7 +17,9 @@ class CallError(Exception):
         self.status = status
 
 
-def call(host: str, method: str, path: str, body: object = None, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+def call(
+    host: str, method: str, path: str, body: object = None, *, timeout_s: float = TIMEOUT_S, **headers: str
+) -> dict[str, Any]:
     """Call a service and return the JSON object of its response, {} for an empty one.
 
     `host` is `host:port`. A `body` of bytes is sent as it is, any other as JSON. Raises CallError for status 400 and
@@ -27,7 +29,7 @@ def call(host: str, method: str, path: str, body: object = None, *, timeout_s: f
     try:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         content_type = "application/octet-stream" if isinstance(body, bytes) else "application/json"
-        connection.request(method, path, data, {"Content-Type": content_type})
+        connection.request(method, path, data, {"Content-Type": content_type, **headers})
         response = connection.getresponse()
         payload = response.read()
     except http.client.HTTPException as error:

@@ -77,6 +77,8 @@ class StackConfig(_StateModel):
     stage_bucket: str = "trainmaster-local-stage"
     """Name of the bucket from which VMs download the agent."""
     functions_dir: Path = ROOT / "functions"
+    settings: dict[str, str] = {}
+    """More settings of the functions; see docs/settings.md."""
     functions: tuple[str, ...] = FUNCTIONS
     """Functions that Pub/Sub delivers to."""
     public_buckets: dict[str, Path] = {}

@@ -144,7 +144,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
     if endpoints.iam:
         services = ("IAM", "IAM_ACCOUNTS", "IAM_PEOPLE", "IAM_TOKENS", "SECRETS", "REGISTRY")
         variables |= {f"TRAINMASTER_{service}_ENDPOINT": f"http://{endpoints.iam}" for service in services}
-    return variables
+    return variables | config.settings
 
 
 def vm_environment(state_dir: Path, config: StackConfig, endpoints: Endpoints) -> dict[str, str]:

@@ -59,16 +59,13 @@ class Operations:
     @property
     def dollars(self) -> float:
         """USD at list prices, without free tiers."""
-        return dollars(self.reads, self.writes, self.deletes, self.invocations)
+        firestore = self.reads * READ + self.writes * WRITE + self.deletes * DELETE
+        return firestore + self.invocations * (INVOCATION + COMPUTE)
 
     @property
     def words(self) -> str:
         counts = f"{self.invocations} invocations, {self.reads} reads, {self.writes} writes"
         return f"{counts}: about {self.dollars:.6f} USD"
-
-
-def dollars(reads: float, writes: float, deletes: float, invocations: float) -> float:
-    return reads * READ + writes * WRITE + deletes * DELETE + invocations * (INVOCATION + COMPUTE)
 
 
 def operations(job: Job, entries: Sequence[LedgerEntry], now: datetime) -> Operations:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bench.peers import measures
 from bench.peers.__main__ import Comparison
-from bench.peers.measures import IN_TURN, started
+from bench.peers.measures import AT_LAST, IN_TURN, started, stockout
 from bench.peers.ray import Ray
 from bench.peers.run import NotMeasured, Run, is_alive, recovery, until
 from bench.peers.system import PROGRAMS, System
@@ -27,8 +29,9 @@ class Local(System):
     ends = 0
 
     def start(self, run: Run) -> None:
-        command = (sys.executable, PROGRAMS / "steps.py", run.file)
-        self.started = [self.spawn(*command, env={"RANK": str(rank)}) for rank in range(run.ranks)]
+        command = (sys.executable, PROGRAMS / "steps.py", run.file, *run.fewest)
+        ranks = ({"RANK": str(rank), "WORLD_SIZE": str(run.ranks)} for rank in range(run.ranks))
+        self.started = [self.spawn(*command, env=variables) for variables in ranks]
 
     def end(self, run: Run) -> None:
         super().end(run)
@@ -83,6 +86,60 @@ def test_program_saves_when_it_is_asked_and_ends_when_it_shall(tmp_path: Path) -
         ask(run)
         assert process.wait(30) == 0
         assert run.moments[-1].moment == last
+
+
+def test_ranks_that_meet_share_a_step_and_fail_without_each_other(tmp_path: Path) -> None:
+    system, run = Local(tmp_path / "local"), Run(tmp_path / "moments", fewest=(2,))
+    started(system, run)
+    os.kill(run.processes[1], signal.SIGKILL)
+    assert system.started[0].wait(30) == 1
+    steps = [[one.at for one in run.moments if one.moment == "step" and one.rank == rank] for rank in (0, 1)]
+    assert abs(len(steps[0]) - len(steps[1])) <= 1
+    system.end(run)
+
+
+class Shrinking(Local):
+    """It goes on with one rank as soon as the other one is lost, and with both as soon as it can."""
+
+    def lose_machine(self, run: Run) -> None:
+        self._replace(run, 1)
+
+    def offer_machine(self, run: Run) -> None:
+        self._replace(run, run.ranks)
+
+    def _replace(self, run: Run, ranks: int) -> None:
+        self.down()
+        self.start(replace(run, ranks=ranks))
+
+
+def test_stockout_has_steps_of_fewer_ranks_and_of_all_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "STOCKOUT_S", 4.0)
+    monkeypatch.setattr(measures, "WINDOW_S", 8.0)
+    monkeypatch.setattr(measures, "SETTLES_S", 0.0)
+    system, run = Shrinking(tmp_path / "local"), Run(tmp_path / "moments")
+    try:
+        values = {name.rpartition(": ")[2]: value for one in stockout(system, run, 1) for name, value in one.items()}
+    finally:
+        system.end(run)
+    assert 2 < values["steps/s of one process"] <= 5.1, "one of two ranks takes a step in twice the time"
+    assert 0 < values["next step, by one process"] < 4
+    assert 0 < values["from the new machine to the next step of all ranks"] < 4
+    assert 10 < values["steps"] <= 61
+    rigid, run = Local(tmp_path / "rigid"), Run(tmp_path / "others")
+    with pytest.raises(NotMeasured, match="has no machines"):
+        list(stockout(rigid, run, 2))
+    rigid.end(run)
+
+
+def test_jobs_are_kept_until_there_are_as_many_as_the_row_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "IDLE_S", 0.1)
+    monkeypatch.setattr(measures, "SETTLES_S", 0.0)
+    kept: list[int] = []
+    monkeypatch.setattr(Local, "keep", lambda _, count: kept.append(count))
+    measure, _ = AT_LAST["jobs"]
+    rows = [name for values in measure(Local(tmp_path / "local"), Run(tmp_path / "moments")) for name in values]
+    assert kept == [0, 100, 900]
+    assert [name for name in rows if name.endswith("MiB")] == [f"{count} jobs wait: MiB" for count in (0, 100, 1000)]
 
 
 def start(system: System, run: Run) -> Iterator[dict[str, float]]:
