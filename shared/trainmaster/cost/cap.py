@@ -20,7 +20,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Cap, Plan, Rate, TaskGroup
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import PAID, Phase, Span, replica_spans
-from trainmaster.core.timeouts import BOOT_MAX, COST_RESERVE_S, RELEASE_MAX_S, STARTUP_TIMEOUT_S
+from trainmaster.core.timeouts import BOOT_MAX, COST_RESERVE_S, COST_SAVE_S, RELEASE_MAX_S, STARTUP_TIMEOUT_S
 from trainmaster.cost.machine_price import machine_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
@@ -56,10 +56,11 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: i
             least += min(possible, default=0.0) * group.count
         per_hour, least_per_hour = max(per_hour, whole), min(least_per_hour, least)
     cap = replace(plan.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=tuple(rates))
-    if replace(cap, amount=cap.amount / trials).is_reached(0.0):
-        end = f"{per_hour * COST_RESERVE_S / 3600:.2f} {cap.currency}"
+    if replace(cap, amount=cap.amount / trials).is_reached(0.0, COST_SAVE_S):
+        end_s = COST_RESERVE_S + COST_SAVE_S
+        end = f"{per_hour * end_s / 3600:.2f} {cap.currency}"
         jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
-        return Unknown(f"{jobs} cost {end} in the {COST_RESERVE_S} s that their end may take")
+        return Unknown(f"{jobs} cost {end} in the {end_s} s that their last save and their end may take")
     return replace(plan, cap=cap)
 
 

@@ -226,7 +226,12 @@ def test_waiting_for_capacity_costs_nothing() -> None:
         ("25 EUR", price_list(), 1, "the list prices are in USD"),
         ("25 USD", price_list(), 31, "the price list is older than 30 days"),
         ("25 USD", None, 1, "there is no price list"),
-        ("0.01 USD", price_list(), 1, "its machines cost 0.03 USD in the 150 s that their end may take"),
+        (
+            "0.01 USD",
+            price_list(),
+            1,
+            "its machines cost 0.05 USD in the 270 s that their last save and their end may take",
+        ),
     ],
 )
 def test_cap_that_cannot_be_kept_is_refused(cap: str, prices: PriceList | None, days: int, expected: str) -> None:
@@ -240,7 +245,7 @@ def test_cap_that_is_too_small_for_each_trial_is_refused() -> None:
     world = World(prices=price_list(), now=FETCHED_AT + timedelta(days=1))
     with pytest.raises(PermanentError, match="each of 100 trials has machines that cost"):
         world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "0.50 USD"}})
-    world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "5 USD"}})
+    world.submit({**a_tuning_spec(maxTrials=100), "trainmaster": {"maxCost": "6 USD"}})
     assert world.job.plan.cap is not None
 
 
@@ -249,3 +254,72 @@ def test_trials_share_the_cap_of_their_job() -> None:
     job = replace(job, plan=replace(job.plan, cap=Cap(12.0, "USD", 3.0)))
     assert job.tuning is not None
     assert trial_job(job, job.tuning.trials[0], job.created_at).plan.cap == Cap(2.0, "USD", 3.0)
+
+
+def until_near_the_cap(spec: Mapping[str, object], max_cost: str = "2 USD", **extension: object) -> World:
+    """Return the world of a running job whose programs have just been asked to save."""
+    fleet = BilledFleet()
+    world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
+    world.submit({**spec, "trainmaster": {"maxCost": max_cost, **extension}})
+    world.deliver()
+    cap = world.job.plan.cap
+    assert cap is not None
+    fleet.price = {False: cap.rates[0].on_demand}
+    world.report_all_ready()
+    while not (world.has_ended or world.job.round.ends_job):
+        next_minute(world)
+    return world
+
+
+IDLE = (Reason.COST_CHECKED, Reason.READY)
+
+
+def reasons(world: World) -> list[Reason]:
+    return [entry.decision.reason for entry in world.ledger if entry.decision.reason not in IDLE]
+
+
+def test_members_save_together_before_the_job_is_cancelled() -> None:
+    """The primary's agent asks all through the channel. The job ends when the last one has saved, not the first."""
+    world = until_near_the_cap(a_spec())
+    directives = {member: world.vm(member).directive for member in MEMBERS}
+    assert [(d.action.value, d.grows) for d in directives.values() if d] == [("save", True), *[("run", False)] * 2]
+    world.sweep()
+    world.deliver()
+    world.silent = {WORKER_1}
+    for _ in range(2):  # every event may come twice
+        world.send("replica-exit", WORKER_0, cause="saved", exit_status=0)
+        world.deliver()
+    assert (world.state, len(world.vms), world.job.round.is_held) == ("RUNNING", 3, True), "the second worker saves"
+    assert isinstance(world.fleet, BilledFleet)
+    world.silent = set()
+    next_minute(world)
+    assert (world.state, world.vms, world.fleet.bill < 2) == ("CANCELLED", (), True)
+    assert reasons(world)[-3:] == [Reason.MAX_COST_NEAR, Reason.SAVED, Reason.MAX_COST]
+    assert "maximum allowed cost of 2 USD" in (world.job.error_message or "")
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("spec", "extension", "asked"),
+    [
+        (a_spec(workerCount=0, workerType=None), {}, ["save"]),
+        (a_spec(), {"independentReplicas": True}, ["save"] * 3),
+        (a_spec(), {"saveOnNotice": "replica"}, ["save"] * 3),
+        (a_spec(), {"saveOnNotice": "off"}, []),
+    ],
+)
+def test_replicas_that_save_alone_are_asked_by_directives(
+    spec: Mapping[str, object], extension: Mapping[str, object], asked: list[str]
+) -> None:
+    world = until_near_the_cap(spec, **extension)
+    assert [vm.directive.action.value for vm in world.vms if vm.directive] == asked
+    for member in MEMBERS[: len(asked)]:
+        if not world.has_ended:  # members of a round stop when the first one has saved
+            world.send("replica-exit", member, cause="saved", exit_status=0)
+            world.deliver()
+    assert world.has_ended != ("independentReplicas" in extension)
+    assert not any(replica.restarts_used for replica in world.replicas)
+    while not world.has_ended:
+        next_minute(world)
+    assert (world.state, reasons(world)[-1], world.vms) == ("CANCELLED", Reason.MAX_COST, ())
+    world.check()

@@ -19,7 +19,7 @@ from typing import Final
 
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
-from trainmaster.core.timeouts import COST_CHECK_MIN_S, COST_CHECK_SHARE, COST_RESERVE_S, FUSE_SLACK_S
+from trainmaster.core.timeouts import COST_CHECK_MIN_S, COST_CHECK_SHARE, COST_RESERVE_S, COST_SAVE_S, FUSE_SLACK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +217,14 @@ class Cap:
         """Seconds that all machines can run for the amount at most; infinite while prices are not known."""
         return self.amount / self.least_per_hour * 3600 if self.least_per_hour else inf
 
-    def is_reached(self, spent: float) -> bool:
-        """Whether a job that has cost so much must end now, to cost no more than the amount."""
-        return spent + self.per_hour * COST_RESERVE_S / 3600 >= self.amount
+    def is_reached(self, spent: float, save_s: int = 0) -> bool:
+        """Whether a job that has cost so much must end now, to cost no more than the amount; or in `save_s`."""
+        return spent + self.per_hour * (COST_RESERVE_S + save_s) / 3600 >= self.amount
 
     def next_check_at(self, at: datetime, spent: float) -> datetime:
         """Return when a job that has cost so much at `at` may reach the amount. Replacements of VMs are paid for beside
         the VMs before them, so a part of the time is left."""
-        left_s = (self.amount - spent) / self.per_hour * 3600 - COST_RESERVE_S
+        left_s = (self.amount - spent) / self.per_hour * 3600 - COST_RESERVE_S - COST_SAVE_S
         return at + timedelta(seconds=max(COST_CHECK_SHARE * left_s, COST_CHECK_MIN_S))
 
 

@@ -167,7 +167,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
         is_held=True,
         ordered_at=now,
         stopped_by=stopped_by,
-        saving=None,
+        saving=ended.saving if ended.saving and ended.saving.ends else None,
         without=ended.without if is_enough else (),
         refused_at=None,
     )
