@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
 ZONES = ["us-central1-a", "us-central1-b", "us-central1-f"]
 MACHINE = "n1-standard-4"
+PER_HOUR = 0.195
+"""About what the machine costs on demand in USD, with its disk."""
+ALTERNATIVES: dict[str, Any] = {
+    "placement": {
+        "ordered": [
+            {"spot": {"use": "all", "onDemandAfter": 1}},
+            {"regions": ["europe-west4"], "machineSpec": {"machineType": "n1-standard-8"}},
+            {"machineSpec": {"machineType": "n1-standard-8"}},
+        ]
+    }
+}
 
 
 class ExploredJob:
@@ -41,6 +52,8 @@ class ExploredJob:
         """Called when a program starts."""
         self.programs = Programs(self)
         self.examiner = Examiner(self, store)
+        self.cost = 0.0
+        """What its VMs have cost, in USD: each from the beginning of a successful insert until it has stopped."""
 
     def accept(self, plan: Plan) -> None:
         """Learn what the platform made of the document."""
@@ -93,11 +106,18 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
                 {"deadline": f"{rng.randrange(60, 400)}s"},
             )
         )
+    if profile.cap_s:
+        machines = size + (kind in ("ps", "partial", "evaluator"))
+        options["maxCost"] = f"{machines * PER_HOUR * rng.uniform(*profile.cap_s) / 3600 + 0.01:.2f} USD"
+        options |= rng.choice(({}, {}, ALTERNATIVES))
+        scheduling = {"maxRunningTime": "86400s"}
     if profile.freeze:
         options["stallTimeout"] = "60s"
     options |= {"independentReplicas": True} if kind == "independent" else {}
     options |= {"gang": False} if kind == "partial" else {}
-    options |= {"elastic": {"minReplicas": rng.randrange(1, size)}} if profile.elastic and size > 1 else {}
+    options |= (
+        {"elastic": {"minReplicas": rng.randrange(1, size)}} if profile.elastic and size > 1 and kind == "sync" else {}
+    )
     scheduling |= {"maxRunningTime": options.pop("deadline")} if "deadline" in options else {}
     scheduling |= {"priority": rng.choice((0, 0, 5))} if profile.jobs > 1 else {}
     return kind, job_document(job_id, kind, size, scheduling, options)

@@ -60,7 +60,7 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: i
         end_s = COST_RESERVE_S + COST_SAVE_S
         end = f"{per_hour * end_s / 3600:.2f} {cap.currency}"
         jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
-        return Unknown(f"{jobs} cost {end} in the {end_s} s that their last save and their end may take")
+        return Unknown(f"{jobs} cost {end} in the {end_s} s of their last save and their end")
     return replace(plan, cap=cap)
 
 

@@ -230,7 +230,7 @@ def test_waiting_for_capacity_costs_nothing() -> None:
             "0.01 USD",
             price_list(),
             1,
-            "its machines cost 0.05 USD in the 270 s that their last save and their end may take",
+            "its machines cost 0.05 USD in the 270 s of their last save and their end",
         ),
     ],
 )
@@ -256,11 +256,11 @@ def test_trials_share_the_cap_of_their_job() -> None:
     assert trial_job(job, job.tuning.trials[0], job.created_at).plan.cap == Cap(2.0, "USD", 3.0)
 
 
-def until_near_the_cap(spec: Mapping[str, object], max_cost: str = "2 USD", **extension: object) -> World:
+def until_near_the_cap(spec: Mapping[str, object], extension: Mapping[str, object]) -> World:
     """Return the world of a running job whose programs have just been asked to save."""
     fleet = BilledFleet()
     world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
-    world.submit({**spec, "trainmaster": {"maxCost": max_cost, **extension}})
+    world.submit({**spec, "trainmaster": {"maxCost": "2 USD", **extension}})
     world.deliver()
     cap = world.job.plan.cap
     assert cap is not None
@@ -280,7 +280,7 @@ def reasons(world: World) -> list[Reason]:
 
 def test_members_save_together_before_the_job_is_cancelled() -> None:
     """The primary's agent asks all through the channel. The job ends when the last one has saved, not the first."""
-    world = until_near_the_cap(a_spec())
+    world = until_near_the_cap(a_spec(), {})
     directives = {member: world.vm(member).directive for member in MEMBERS}
     assert [(d.action.value, d.grows) for d in directives.values() if d] == [("save", True), *[("run", False)] * 2]
     world.sweep()
@@ -311,7 +311,7 @@ def test_members_save_together_before_the_job_is_cancelled() -> None:
 def test_replicas_that_save_alone_are_asked_by_directives(
     spec: Mapping[str, object], extension: Mapping[str, object], asked: list[str]
 ) -> None:
-    world = until_near_the_cap(spec, **extension)
+    world = until_near_the_cap(spec, extension)
     assert [vm.directive.action.value for vm in world.vms if vm.directive] == asked
     for member in MEMBERS[: len(asked)]:
         if not world.has_ended:  # members of a round stop when the first one has saved

@@ -106,7 +106,7 @@ class Saving:
             self._choose(directive.key, 0.0, directive.gives_up_at - time.time())
 
     def _grow(self, channel: PeerChannel, key: IncarnationKey) -> None:
-        """Ask all members to save, so that more can join or the job can end. A program that catches no signal would work
+        """Ask all members to save, so that more can join, or the job ends. A program that catches no signal would work
         on, and its later exit would count for nothing: it is looked at again, because it may not have come so far."""
         desired, started = self._run_state.desired, self._run_state.last_started
         if desired is None or key != desired.key or self._is_chosen(key):
