@@ -115,9 +115,8 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
         options["stallTimeout"] = "60s"
     options |= {"independentReplicas": True} if kind == "independent" else {}
     options |= {"gang": False} if kind == "partial" else {}
-    options |= (
-        {"elastic": {"minReplicas": rng.randrange(1, size)}} if profile.elastic and size > 1 and kind == "sync" else {}
-    )
+    is_elastic = profile.elastic and size > 1 and kind == "sync" and "restartJobOnWorkerRestart" not in options
+    options |= {"elastic": {"minReplicas": rng.randrange(1, size)}} if is_elastic else {}
     scheduling |= {"maxRunningTime": options.pop("deadline")} if "deadline" in options else {}
     scheduling |= {"priority": rng.choice((0, 0, 5))} if profile.jobs > 1 else {}
     return kind, job_document(job_id, kind, size, scheduling, options)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from trainmaster.core.events import VmsNotCreated
@@ -42,6 +42,27 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: i
         return Unknown(f"the list prices are in {prices.currency}")
     if (now - prices.fetched_at).days > PRICES_AGE_MAX_DAYS:
         return Unknown(f"the price list is older than {PRICES_AGE_MAX_DAYS} days")
+    if isinstance(rates := _rates(plan, prices), Unknown):
+        return rates
+    cap = replace(plan.cap, per_hour=rates[1], least_per_hour=rates[2], rates=rates[0])
+    if replace(cap, amount=cap.amount / trials).is_reached(0.0, COST_SAVE_S):
+        end_s = COST_RESERVE_S + COST_SAVE_S
+        end = f"{cap.per_hour * end_s / 3600:.2f} {cap.currency}"
+        jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
+        return Unknown(f"{jobs} cost {end} in the {end_s} s of their last save and their end")
+    return replace(plan, cap=cap)
+
+
+def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
+    """Return the plan with the most that its machines cost per hour, which the limit `usd_per_hour` counts."""
+    if isinstance(prices, Unknown) or prices.currency != "USD":
+        return prices if isinstance(prices, Unknown) else Unknown(f"the list prices are in {prices.currency}")
+    rates = _rates(plan, prices)
+    return rates if isinstance(rates, Unknown) else replace(plan, usd_per_hour=ceil(rates[1] * 100) / 100)
+
+
+def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, float] | Unknown:
+    """Return the rates, and the most and the least that all machines cost per hour."""
     rates: list[Rate] = []
     per_hour, least_per_hour = 0.0, inf
     for candidate in range(max(len(plan.candidates), 1)):
@@ -55,13 +76,7 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: i
             whole += max(possible, default=0.0) * group.count
             least += min(possible, default=0.0) * group.count
         per_hour, least_per_hour = max(per_hour, whole), min(least_per_hour, least)
-    cap = replace(plan.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=tuple(rates))
-    if replace(cap, amount=cap.amount / trials).is_reached(0.0, COST_SAVE_S):
-        end_s = COST_RESERVE_S + COST_SAVE_S
-        end = f"{per_hour * end_s / 3600:.2f} {cap.currency}"
-        jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
-        return Unknown(f"{jobs} cost {end} in the {end_s} s of their last save and their end")
-    return replace(plan, cap=cap)
+    return tuple(rates), per_hour, least_per_hour
 
 
 def _rate(placed: Plan, group: TaskGroup, candidate: int, prices: PriceList) -> Rate | Unknown:

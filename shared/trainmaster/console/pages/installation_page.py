@@ -10,7 +10,7 @@ from typing import Final
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import JobState
-from trainmaster.core.rules.admission_queue import Wait, queued_jobs, resource_needs
+from trainmaster.core.rules.admission_queue import Wait, amount_words, queued_jobs, resource_needs
 from trainmaster.ports import Orphan, Rejection
 
 STOCKOUT_WINDOW: Final = timedelta(days=1)
@@ -22,7 +22,7 @@ class LimitRow:
     """The use of one limited resource."""
 
     resource: str
-    used: int
+    used: str
     limit: int
 
 
@@ -65,7 +65,7 @@ def read_installation_page(console: Console) -> InstallationPage:
         console.version,
         now,
         len(live.job_ids),
-        tuple(LimitRow(name, used[name], limit) for name, limit in console.limits.items()),
+        tuple(LimitRow(name, amount_words(used[name]), limit) for name, limit in console.limits.items()),
         queue,
         live.unreadable,
         store.stockouts(now - STOCKOUT_WINDOW),

@@ -313,6 +313,9 @@ class Plan:
     candidates: tuple[Candidate, ...] = ()
     """One per entry of `zones`, if there are options."""
     cap: Cap | None = None
+    usd_per_hour: float = 0.0
+    """The most that all machines cost per hour at list prices, in whole cents; 0: the installation had no limit of that
+    when the job was accepted, so none counts it."""
     elastic: Elastic | None = None
     """None: each round needs all members."""
 

@@ -1,10 +1,11 @@
 """The admission queue: jobs wait in QUEUED while the project's own limits leave no capacity for them.
 
 A limit is on a resource: `vcpus`, `gpus`, `tpus`, `disk_gib` (boot disks), or one type of accelerator by Compute
-Engine's or Cloud TPU's name. `run_hours` limits the longest run time of each job instead, `maxRunningTime`.
-Only jobs that need a limited resource ever wait. Among those that need the same resource, the higher priority goes
-first, then the older job. No job overtakes another, so that small jobs do not starve a large one. Source: the service's
-`scheduling.priority`: larger first, among jobs that request the same accelerator.
+Engine's or Cloud TPU's name; `usd_per_hour` is the most that a job's machines cost at list prices. `run_hours` limits
+the longest run time of each job instead, `maxRunningTime`. Only jobs that need a limited resource ever wait. Among
+those that need the same resource, the higher priority goes first, then the older job. No job overtakes another, so that
+small jobs do not starve a large one. Source: the service's `scheduling.priority`: larger first, among jobs that request
+the same accelerator.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ GPUS: Final = "gpus"
 TPUS: Final = "tpus"
 DISK_GIB: Final = "disk_gib"
 RUN_HOURS: Final = "run_hours"
+USD_PER_HOUR: Final = "usd_per_hour"
 HOUR_S: Final = 3600
 
 Limits = Mapping[str, int]
@@ -46,7 +48,7 @@ class Wait:
 
 def resource_needs(plan: Plan) -> Counter[str]:
     """Return what a job uses while it runs, by resource; with alternatives, the most of each that one of them uses."""
-    needs: Counter[str] = Counter()
+    needs: Counter[str] = Counter({USD_PER_HOUR: plan.usd_per_hour})
     for option in plan.options:
         needs |= resource_needs(replace(plan, groups=option.groups, options=()))
     for group in () if plan.options else plan.groups:
@@ -63,7 +65,8 @@ def limit_problem(plan: Plan, limits: Limits) -> str | None:
     needs[RUN_HOURS] = -(-plan.max_running_s // HOUR_S)
     for resource, limit in limits.items():
         if needs[resource] > limit:
-            return f"The request for {needs[resource]} {resource} exceeds the allowed maximum of {limit} {resource}."
+            request = f"{amount_words(needs[resource])} {resource}"
+            return f"The request for {request} exceeds the allowed maximum of {limit} {resource}."
     return None
 
 
@@ -79,7 +82,7 @@ def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
         if job.state is not JobState.QUEUED:
             continue
         needs = _needs(job)
-        short = [name for name, limit in limits.items() if needs[name] and used[name] + needs[name] > limit]
+        short = [name for name, limit in limits.items() if needs[name] and round(used[name] + needs[name], 2) > limit]
         if short:
             waits.append(Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits)))
         if limit_problem(job.plan, limits) is None:
@@ -106,6 +109,11 @@ def wait_of_job(job: Job, live_jobs: Callable[[], Iterable[Job]], limits: Limits
     """Return why the job has to wait; None if it does not. `live_jobs`: read only for a job that may have to wait."""
     may_wait = job.state is JobState.QUEUED and job.tuning is None and limits
     return wait_of(job.job_id, live_jobs(), limits) if may_wait else None
+
+
+def amount_words(amount: float) -> str:
+    """Return an amount of a resource: a whole number, or USD with cents."""
+    return f"{amount:.2f}".removesuffix(".00")
 
 
 def vcpus(machine_type: str) -> int:
@@ -136,6 +144,6 @@ def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:
 
 def _reason(resource: str, needs: Counter[str], used: Counter[str], limits: Limits) -> str:
     return (
-        f"it needs {needs[resource]} {resource}, and {used[resource]} of {limits[resource]} are in use or reserved for "
-        "jobs before it"
+        f"it needs {amount_words(needs[resource])} {resource}, and {amount_words(used[resource])} of "
+        f"{limits[resource]} are in use or reserved for jobs before it"
     )
