@@ -141,7 +141,8 @@ class Settings(BaseSettings):
     limits: Limits = Field(
         default_factory=dict,
         description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8,disk_gib=20000. Jobs "
-        "that do not fit wait in QUEUED. `run_hours` bounds the run time of each job. `tpus` counts the numbers in the "
+        "that do not fit wait in QUEUED. `run_hours` bounds the run time of each job; `usd_per_hour` counts "
+        "[list prices](cost.md#a-limit-per-hour). `tpus` counts the numbers in the "
         "names of TPU types: TensorCores up to v5p, chips for v5e and v6e. Empty: no limits but Google's quotas.",
     )
     iam_endpoint: str = Field(

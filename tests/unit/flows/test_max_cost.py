@@ -152,6 +152,18 @@ def test_compute_engine_ends_the_bill_without_a_control_plane() -> None:
     assert min(fleet.lifetimes) > 7 * 24 * 3600
 
 
+def test_vm_that_replaces_another_can_run_only_for_the_rest() -> None:
+    world, fleet = a_world(maxCost="2 USD")
+    world.report_all_ready()
+    while not (cap := world.job.plan.cap) or not cap.spent:
+        next_minute(world)
+    fleet.vanish(vm_name(world.job_id, WORKER_1))
+    next_minute(world)
+    assert fleet.lifetimes[-1] == int((2 - cap.spent) / cap.per_hour * 3600) + FUSE_SLACK_S < fleet.lifetimes[0]
+    assert spent_at_most(cap, world.ledger, world.now) > cap.spent > 1.5
+    world.check()
+
+
 def test_no_vm_ends_before_the_job_can_have_cost_its_cap() -> None:
     """A job on Spot VMs may also get on-demand VMs, and costs less as long as it does not."""
     world, fleet = a_world(maxCost="2 USD", spot={"use": "all", "onDemandAfter": 3})

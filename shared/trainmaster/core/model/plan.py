@@ -208,14 +208,16 @@ class Cap:
     least_per_hour: float = 0.0
     """The least that they can cost per hour: at the cheapest candidate and pricing."""
     rates: tuple[Rate, ...] = ()
+    spent: float = 0.0
+    """The most that the job had cost when its cost was computed last: the VMs that follow can run the shorter."""
 
     def __str__(self) -> str:
         return f"{self.amount:g} {self.currency}"
 
     @property
     def longest_s(self) -> float:
-        """Seconds that all machines can run for the amount at most; infinite while prices are not known."""
-        return self.amount / self.least_per_hour * 3600 if self.least_per_hour else inf
+        """Seconds that all machines can run for the rest at most; infinite while prices are not known."""
+        return (self.amount - self.spent) / self.least_per_hour * 3600 if self.least_per_hour else inf
 
     def is_reached(self, spent: float, save_s: int = 0) -> bool:
         """Whether a job that has cost so much must end now, to cost no more than the amount; or in `save_s`."""

@@ -69,7 +69,7 @@ def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
         text += ": all programs are asked to save, and then it is cancelled."
         return Decision(Rule.ENDED, Reason.MAX_COST_NEAR, text, SaveRound(job.round.number, saving))
     next_at = cap.next_check_at(event.at, event.spent)
-    return Decision(Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at))
+    return Decision(Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at, event.spent))
 
 
 def cancel_at_cap(cap: Cap, text: str) -> Decision:

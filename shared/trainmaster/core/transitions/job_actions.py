@@ -102,7 +102,9 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
 
 def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
     if isinstance(action, NoteCost):
-        return replace(job, cost_check_at=action.next_at, version=job.version + 1)
+        cap = replace(job.plan.cap, spent=action.spent) if job.plan.cap else None
+        plan = replace(job.plan, cap=cap)
+        return replace(job, plan=plan, cost_check_at=action.next_at, version=job.version + 1)
     return replace(job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1)
 
 
