@@ -22,6 +22,8 @@ ZONES = ["us-central1-a", "us-central1-b", "us-central1-f"]
 MACHINE = "n1-standard-4"
 PER_HOUR = 0.195
 """About what the machine costs on demand in USD, with its disk."""
+CHIP_PER_HOUR = 1.2
+"""About what a chip of a v5e slice costs on demand in USD."""
 ALTERNATIVES: dict[str, Any] = {
     "placement": {
         "ordered": [
@@ -86,7 +88,9 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
     kind = rng.choice(profile.kinds)
     size = rng.choice(profile.sizes)
     if kind == "slices":
-        return kind, slices_document(job_id, rng.choice((1, 1, 2)), rng.choice(("2x2", "4x4", "4x4")))
+        count, topology = rng.choice((1, 1, 2)), rng.choice(("2x2", "4x4", "4x4"))
+        per_hour = CHIP_PER_HOUR * count * (4 if topology == "2x2" else 16)
+        return kind, slices_document(job_id, count, topology, max_cost=_max_cost(rng, profile, per_hour))
     scheduling: dict[str, Any] = {"maxRunningTime": "7200s", "maxWaitTime": "3600s"}
     options: dict[str, Any] = {"zones": ZONES[: rng.choice((1, 2, 2, 3))]}
     if kind == "tuning":
@@ -108,7 +112,7 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
         )
     if profile.cap_s:
         machines = size + (kind in ("ps", "partial", "evaluator"))
-        options["maxCost"] = f"{machines * PER_HOUR * rng.uniform(*profile.cap_s) / 3600 + 0.01:.2f} USD"
+        options |= _max_cost(rng, profile, machines * PER_HOUR)
         options |= rng.choice(({}, {}, ALTERNATIVES))
         scheduling = {"maxRunningTime": "86400s"}
     if profile.freeze:
@@ -142,12 +146,21 @@ def job_document(job_id: str, kind: str, size: int, scheduling: dict[str, Any], 
     return json.dumps({"jobId": job_id, "trainingInput": training, "trainmaster": extension}).encode()
 
 
-def slices_document(job_id: str, count: int, topology: str, timeout: str = "7200s") -> bytes:
+def slices_document(
+    job_id: str, count: int, topology: str, timeout: str = "7200s", max_cost: dict[str, Any] | None = None
+) -> bytes:
     machine = {"machineType": "ct5lp-hightpu-4t", "tpuTopology": topology}
     pool = {"machineSpec": machine, "replicaCount": 1, "containerSpec": {"imageUri": "gcr.io/p/image"}}
     scheduling = {"timeout": timeout, "maxWaitDuration": "3600s"}
     spec = {"workerPoolSpecs": [pool] * count, "scheduling": scheduling}
-    return json.dumps({"jobId": job_id, "jobSpec": spec, "trainmaster": {"region": "us-central1"}}).encode()
+    return json.dumps(
+        {"jobId": job_id, "jobSpec": spec, "trainmaster": {"region": "us-central1", **(max_cost or {})}}
+    ).encode()
+
+
+def _max_cost(rng: random.Random, profile: Profile, per_hour: float) -> dict[str, Any]:
+    cap_s = rng.uniform(*profile.cap_s) if profile.cap_s else None
+    return {"maxCost": f"{per_hour * cap_s / 3600 + 0.01:.2f} USD"} if cap_s else {}
 
 
 def _study(rng: random.Random) -> dict[str, Any]:

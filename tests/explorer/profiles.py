@@ -297,6 +297,7 @@ _ALL: Final = (
     Profile(
         "caps",
         cap_s=(700.0, 7200.0),
+        kinds=("sync", "sync", "sync", "ps", "independent", "evaluator", "partial", "slices"),
         work_s=(300.0, 7200.0),
         faults_s=10_000,
         horizon_s=24 * 3600,
