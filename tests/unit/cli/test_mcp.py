@@ -134,7 +134,10 @@ def test_costs_of_documents_are_compared(installation: Installation, monkeypatch
             yield from check_price(accept(job, default_job_id=None).plan, "its machines", price_list())
 
     monkeypatch.setattr("trainmaster.cli.mcp.job_findings", findings)
-    documents = [document(), document(**a_spec(workerCount=5)), document(**a_spec(region="mars"))]
+    documents = [
+        document(),
+        *(yaml.safe_dump({"jobId": "other", **spec}) for spec in (a_spec(workerCount=5), a_spec(region="mars"))),
+    ]
     text, is_error = call(tools(installation), "compare_cost", documents=documents)
     first, second, third = (line for line in text.splitlines() if "list is older" not in line)
     assert not is_error

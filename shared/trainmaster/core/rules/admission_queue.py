@@ -72,12 +72,8 @@ def limit_problem(plan: Plan, limits: Limits) -> str | None:
 
 def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     """Return all jobs that may not start yet, in the order of the queue. `jobs` are all that have not ended."""
-    ordered = _in_order(jobs)
-    used: Counter[str] = Counter()
-    for job in ordered:
-        if job.state is not JobState.QUEUED:
-            used.update(_needs(job))
-    waits: list[Wait] = []
+    ordered, waits = _in_order(jobs), list[Wait]()
+    used = used_resources(ordered)
     for job in ordered:
         if job.state is not JobState.QUEUED:
             continue
@@ -88,6 +84,14 @@ def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
         if limit_problem(job.plan, limits) is None:
             used.update(needs)  # reserved for a waiting job, too: later jobs must not overtake it
     return tuple(waits)
+
+
+def used_resources(jobs: Iterable[Job]) -> Counter[str]:
+    """Return what all jobs use that have left the queue. `jobs` are all that have not ended."""
+    used: Counter[str] = Counter()
+    for job in jobs:
+        used.update(_needs(job) if job.state is not JobState.QUEUED else {})
+    return used
 
 
 def admissible_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Job, ...]:
