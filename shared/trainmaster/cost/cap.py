@@ -1,8 +1,8 @@
 """`trainmaster.maxCost`: the rates of a job that has one, and the most that it has cost.
 
 The rates are stored with the job, so that a change of the price list changes no decision. The cost is an upper bound: a
-VM is counted from its request, for `BOOT_MAX` at most, or for `STARTUP_TIMEOUT_S` if its agent never reported, and
-until `RELEASE_MAX_S` after its end. Requests that Google refused cost nothing.
+VM is counted from its request, for `BOOT_MAX` at most, or for `STARTUP_TIMEOUT_S` if its agent has not reported when it
+started, and until `RELEASE_MAX_S` after its end. Requests that Google refused cost nothing.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
         search_s = sum(span.seconds(now) for span in spans if span.phase in _SEARCHES)
         if not spans or (not paid_s and _was_refused(spans[-1], history.state.job, refused)):
             continue
-        search_s = min(search_s, STARTUP_TIMEOUT_S if not paid_s and spans[-1].end else BOOT_MAX.total_seconds())
+        is_setup_known = paid_s and all(span.phase is not Phase.STARTING for span in spans)
+        search_s = min(search_s, BOOT_MAX.total_seconds() if is_setup_known else STARTUP_TIMEOUT_S)
         task_type = spans[-1].replica_id.task_type
         rate = rates.get((spans[-1].candidate, task_type)) or rates[0, task_type]  # without alternatives: of all zones
         spent += (rate.spot if spans[-1].is_spot else rate.on_demand) * (paid_s + search_s + RELEASE_MAX_S) / 3600

@@ -218,6 +218,18 @@ def test_ledger_of_a_job_that_waits_is_read_a_few_times_however_long_it_waits(mo
     assert [entry.decision.reason for entry in world.ledger].count(Reason.COST_CHECKED) == len(checks)
 
 
+def test_long_setup_counts_before_and_after_its_first_report() -> None:
+    """These agents do not report when they started, as those of earlier releases."""
+    world, fleet = a_world(maxCost="2 USD")
+    cap = world.job.plan.cap
+    assert cap is not None
+    for _ in range(15):
+        next_minute(world)
+    assert spent_at_most(cap, world.ledger, world.now) >= fleet.bill > 0.14
+    world.report_all_ready()
+    assert spent_at_most(cap, world.ledger, world.now) >= fleet.bill
+
+
 def test_waiting_for_capacity_costs_nothing() -> None:
     fleet = BilledFleet()
     world = World(fleet=fleet, prices=price_list(), now=FETCHED_AT + timedelta(days=1))
