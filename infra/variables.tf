@@ -47,7 +47,7 @@ variable "stage" {
 }
 
 variable "limits" {
-  description = "Limits for all jobs together, such as { vcpus = 450, nvidia-tesla-t4 = 8, disk_gib = 20000 }. Further jobs are queued. run_hours bounds the run time of each job. \"team:NAME\" is the weight of the jobs with the label team=NAME in the queue, at least 1. Empty: no limits."
+  description = "Limits for all jobs together, such as { vcpus = 450, nvidia-tesla-t4 = 8, disk_gib = 20000 }. Further jobs are queued. run_hours bounds the run time of each job, usd_per_hour what all jobs cost per hour at list prices. \"team:NAME\" is the weight of the jobs with the label team=NAME in the queue, at least 1. Empty: no limits."
   type        = map(number)
   default     = {}
 

@@ -146,9 +146,10 @@ class Settings(BaseSettings):
     limits: Limits = Field(
         default_factory=dict,
         description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8,disk_gib=20000. Jobs "
-        "that do not fit wait in QUEUED. `run_hours` bounds the run time of each job. `team:NAME` is the weight in the "
-        "queue of the jobs with the label `team=NAME`. `tpus` counts the numbers in the names of TPU types: "
-        "TensorCores up to v5p, chips for v5e and v6e. Empty: no limits but Google's quotas.",
+        "that do not fit wait in QUEUED. `run_hours` bounds the run time of each job; `usd_per_hour` counts "
+        "[list prices](cost.md#a-limit-per-hour). `team:NAME` is the weight in the queue of the jobs with the label "
+        "`team=NAME`. `tpus` counts the numbers in the names of TPU types: TensorCores up to v5p, chips for v5e and "
+        "v6e. Empty: no limits but Google's quotas.",
     )
     iam_endpoint: str = Field(
         default="https://cloudresourcemanager.googleapis.com",

@@ -11,16 +11,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, cast
 
 from tests.explorer.agent import Agent
 from tests.explorer.world import World
+from tests.unit.cost.price_lists import price_list
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.intake.system_events import log_name
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, LabelledVm, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import job_label, replica_id_from_vm_name
 from trainmaster.core.reconcile.steps import Create
+from trainmaster.cost.machine_price import machine_price
 from trainmaster.messaging import topics
 from trainmaster.ports import Created, CreateOutcome, NotCreated, Pending
 
@@ -44,6 +47,8 @@ class ExploredVm:
         self.replica_id = replica_id_from_vm_name(name)
         self.is_tpu, self.is_spot, self.hosts = create.group.tpu is not None, create.spot, create.group.hosts
         self.directive, self.fingerprint = directive, 1
+        self.per_hour = 0.0
+        """Its list price, if the job has a cap."""
         self.status, self.reason = VmStatus.CREATING, LossCause.GONE
         self.created_at = self.world.clock()
         self.started_at: datetime | None = None
@@ -143,6 +148,8 @@ class ExploredVm:
             return
         if self.failed_s is not None:
             self.job.note_fault(self, "gone")
+        if self.started_at and self.status is not VmStatus.STOPPED:
+            self.job.cost += self.per_hour * (self.world.clock() - self.created_at).total_seconds() / 3600
         for agent in self.agents:
             agent.power_off("vm")
         self.status = VmStatus.STOPPED
@@ -224,6 +231,10 @@ class Cloud:
         explored = self.job_of(job.job_id)
         vms = [ExploredVm(self, explored, create, name, directive) for name in names]
         for vm in vms:
+            if job.plan.cap:
+                placed = job.plan.at(job.placement.zone_index)
+                price = machine_price(placed, create.group, price_list(), is_spot=create.spot)
+                vm.per_hour = float(cast("Decimal", price)) * create.group.hosts
             self.present[vm.name, vm.zone] = vm
             explored.note_created(vm)
         done_s = world.now_s + world.between(SLOW_CREATE_S if world.chance(profile.slow_create) else CREATE_S)

@@ -6,7 +6,8 @@ F2  A stopped round has one verdict. A charged member's program failed by itself
 F3  While capacity exists, every stop leads to the next round, a rerun or the end: every job ends.
 F4  No job is FAILED without a failed program or set-up.
 F5  SUCCEEDED exactly if the primary exited 0.
-F6  A job begins to run when each required replica has reported from a VM where the gang is now, or has completed.
+F6  The VMs of a job with `maxCost` cost no more, at list prices.
+F7  A job begins to run when each required replica has reported from a VM where the gang is now, or has completed.
 
 Besides: a sentence of `why` names a machine or program that really failed, budgets, leaks, and the ledger's replay.
 """
@@ -19,13 +20,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tests.explorer.programs import DONE, OWN, PEER, STALLED, Program
+from tests.explorer.programs import DONE, OWN, PEER, SAVED, STALLED, Program
 from trainmaster.core.actions import Ignore
 from trainmaster.core.events import ExitCause, ReplicaExited, VmLost
 from trainmaster.core.ledger import LedgerEntry, fold
 from trainmaster.core.model.gang import required_replicas
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.members import channel_members
+from trainmaster.core.model.plan import Cap
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import VmStatus
@@ -174,7 +176,7 @@ class Examiner:
         missing = [str(which) for which in required_replicas(state.job.plan) if which not in up]
         self._world.notes["starts after a move"] += floor > 0
         if missing and state.job.tuning is None:
-            self._world.violate("F6 runs too early", *missing)
+            self._world.violate("F7 runs too early", *missing)
 
     def _is_about_single(self, entry: LedgerEntry) -> bool:
         """Whether the event is about a replica that is judged alone, such as an evaluator."""
@@ -390,9 +392,22 @@ class Examiner:
             world.violate("reruns", job.budgets.reruns_used, self._reruns)
         if job.state is JobState.FAILED:
             self._examine_failure()
+        if job.plan.cap:
+            self._examine_cost(job.plan.cap, job.state)
         world.notes[job.state.value] += 1
         world.notes.update(f"end {program.cause}" for program in self._job.programs.all)
         return None
+
+    def _examine_cost(self, cap: Cap, state: JobState) -> None:
+        """F6: note also how much a cancelled job has left, as time of all its machines."""
+        left = cap.amount - self._job.cost
+        if left < 0:
+            self._world.violate("F6 above its maxCost", self._job.cost, cap)
+        if state is JobState.CANCELLED:
+            left_s, percent_s = left / cap.per_hour * 3600, cap.amount / cap.per_hour * 36
+            limit = next(s for s in (120, 180, 240, 300, 600, 1e9) if left_s <= max(s, percent_s))
+            self._world.notes[f"CANCELLED with at most {limit:g} s left"] += 1
+            self._world.notes["CANCELLED after a save"] += any(p.cause == SAVED for p in self._job.programs.all)
 
     def _vms_present(self) -> list[ExploredVm]:
         return [vm for vms in self._vms.values() for vm in vms if not vm.is_gone]

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from tests.explorer.world import CrashedError, Port, World
+from tests.unit.cost.price_lists import price_list
 from trainmaster.core.model.tuning import TrialState, Tuning
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.flows import maintenance, provision, replica_exit, submit, sweep, tune, user_requests, vm_ready
@@ -125,6 +126,7 @@ class Functions:
             clock=lambda: world.clock(skew_s),
             sleep=world.suspend,
             limits=world.profile.limits,
+            prices=price_list,
         )
 
     def _machines(self) -> FleetDeps:

@@ -27,6 +27,19 @@ ALTERNATIVES = (
     [{"zones": ZONES[:1], "spot": "all"}, {"zones": ZONES[:1], "spot": "none"}],
 )
 """Two candidates: of another region, of another machine in the same zone, bought otherwise."""
+PER_HOUR = 0.195
+"""About what the machine costs on demand in USD, with its disk."""
+CHIP_PER_HOUR = 1.2
+"""About what a chip of a v5e slice costs on demand in USD."""
+PRICED_ALTERNATIVES: dict[str, Any] = {
+    "placement": {
+        "ordered": [
+            {"spot": {"use": "all", "onDemandAfter": 1}},
+            {"regions": ["europe-west4"], "machineSpec": {"machineType": "n1-standard-8"}},
+            {"machineSpec": {"machineType": "n1-standard-8"}},
+        ]
+    }
+}
 
 
 class ExploredJob:
@@ -48,6 +61,8 @@ class ExploredJob:
         """Called when a program starts."""
         self.programs = Programs(self)
         self.examiner = Examiner(self, store)
+        self.cost = 0.0
+        """What its VMs have cost, in USD: each from the beginning of a successful insert until it has stopped."""
 
     def accept(self, plan: Plan) -> None:
         """Learn what the platform made of the document."""
@@ -80,7 +95,9 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
     kind = rng.choice(profile.kinds)
     size = rng.choice(profile.sizes)
     if kind == "slices":
-        return kind, slices_document(job_id, rng.choice((1, 1, 2)), rng.choice(("2x2", "4x4", "4x4")))
+        count, topology = rng.choice((1, 1, 2)), rng.choice(("2x2", "4x4", "4x4"))
+        per_hour = CHIP_PER_HOUR * count * (4 if topology == "2x2" else 16)
+        return kind, slices_document(job_id, count, topology, max_cost=_max_cost(rng, profile, per_hour))
     scheduling: dict[str, Any] = {"maxRunningTime": "7200s", "maxWaitTime": "3600s"}
     options: dict[str, Any] = {"zones": ZONES[: rng.choice((1, 2, 2, 3))]}
     if profile.alternatives:
@@ -102,11 +119,17 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
                 {"deadline": f"{rng.randrange(60, 400)}s"},
             )
         )
+    if profile.cap_s:
+        machines = size + (kind in ("ps", "partial", "evaluator"))
+        options |= _max_cost(rng, profile, machines * PER_HOUR)
+        options |= rng.choice(({}, {}, PRICED_ALTERNATIVES))
+        scheduling = {"maxRunningTime": "86400s"}
     if profile.freeze:
         options["stallTimeout"] = "60s"
     options |= {"independentReplicas": True} if kind == "independent" else {}
     options |= {"gang": False} if kind == "partial" else {}
-    options |= {"elastic": {"minReplicas": rng.randrange(1, size)}} if profile.elastic and size > 1 else {}
+    is_elastic = profile.elastic and size > 1 and kind == "sync" and "restartJobOnWorkerRestart" not in options
+    options |= {"elastic": {"minReplicas": rng.randrange(1, size)}} if is_elastic else {}
     scheduling |= {"maxRunningTime": options.pop("deadline")} if "deadline" in options else {}
     scheduling |= {"priority": rng.choice((0, 0, 5))} if profile.jobs > 1 else {}
     return kind, job_document(job_id, kind, size, scheduling, options)
@@ -132,12 +155,21 @@ def job_document(job_id: str, kind: str, size: int, scheduling: dict[str, Any], 
     return json.dumps({"jobId": job_id, "trainingInput": training, "trainmaster": extension}).encode()
 
 
-def slices_document(job_id: str, count: int, topology: str, timeout: str = "7200s") -> bytes:
+def slices_document(
+    job_id: str, count: int, topology: str, timeout: str = "7200s", max_cost: dict[str, Any] | None = None
+) -> bytes:
     machine = {"machineType": "ct5lp-hightpu-4t", "tpuTopology": topology}
     pool = {"machineSpec": machine, "replicaCount": 1, "containerSpec": {"imageUri": "gcr.io/p/image"}}
     scheduling = {"timeout": timeout, "maxWaitDuration": "3600s"}
     spec = {"workerPoolSpecs": [pool] * count, "scheduling": scheduling}
-    return json.dumps({"jobId": job_id, "jobSpec": spec, "trainmaster": {"region": "us-central1"}}).encode()
+    return json.dumps(
+        {"jobId": job_id, "jobSpec": spec, "trainmaster": {"region": "us-central1", **(max_cost or {})}}
+    ).encode()
+
+
+def _max_cost(rng: random.Random, profile: Profile, per_hour: float) -> dict[str, Any]:
+    cap_s = rng.uniform(*profile.cap_s) if profile.cap_s else None
+    return {"maxCost": f"{per_hour * cap_s / 3600 + 0.01:.2f} USD"} if cap_s else {}
 
 
 def _study(rng: random.Random) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class Profile:
     jobs: int = 1
     vcpus: int = 0
     """Limit of all jobs together; 0: none."""
+    cap_s: tuple[float, float] | None = None
+    """How long all machines of a job can run on demand for its `maxCost`; None: it has none."""
     elastic: bool = False
     """Whether synchronous jobs of several replicas are elastic."""
     alternatives: bool = False
@@ -315,6 +317,31 @@ _ALL: Final = (
         fail=0.3,
         loss_per_hour=20,
         suspend=0.1,
+    ),
+    Profile(
+        "caps",
+        cap_s=(700.0, 7200.0),
+        kinds=("sync", "sync", "sync", "ps", "independent", "evaluator", "partial", "slices"),
+        work_s=(300.0, 7200.0),
+        faults_s=10_000,
+        horizon_s=24 * 3600,
+        elastic=True,
+        options=0.8,
+        suspend=0.02,
+        crash=0.005,
+        temporary=0.005,
+        duplicate=0.05,
+        late=0.02,
+        lost=0.01,
+        lost_event=0.02,
+        stockout=0.2,
+        stockout_late=0.1,
+        slow_create=0.1,
+        partial=0.4,
+        early_loss=0.03,
+        loss_per_hour=2,
+        agent_crash_per_hour=1,
+        fail=0.2,
     ),
 )
 PROFILES: Final = {profile.name: profile for profile in _ALL}

@@ -166,6 +166,12 @@ class Tools:
         """Check a job without submitting it: its problems (FIX), what is substituted (!), and its price."""
         return _answer(map(str, job_findings(_read(document)[0])), continuation)
 
+    def compare_cost(self, documents: list[Text], continuation: Continuation = 0) -> str:
+        """Compare what jobs would cost, without submitting them: the list price of each document, by its number."""
+        found = ((number, job_findings(_read(text)[0])) for number, text in enumerate(documents, 1))
+        lines = ((f"{number}: {each}", each) for number, findings in found for each in findings)
+        return _answer((line for line, each in lines if each.status == "FIX" or "price" in each.what), continuation)
+
     def submit(self, document: Text) -> str:
         """Submit a job, which costs money. With a budget, the job needs `trainmaster.maxCost`. If no answer came from
         the API, the job may have been created: look at `status`."""
@@ -206,8 +212,9 @@ def serve(tools: Tools) -> Any:
     from mcp.types import ToolAnnotations
 
     server = MCPServer[Any]("trainmaster", instructions=f"Training on Google Cloud. {UNTRUSTED}", log_level="ERROR")
-    for tool in (tools.formats, tools.check, tools.submit, tools.status, tools.why, tools.logs, tools.cancel):
-        hints = ToolAnnotations(read_only_hint=tool not in {tools.submit, tools.cancel})
+    asking = (tools.formats, tools.check, tools.compare_cost, tools.status, tools.why, tools.logs)
+    for tool in (*asking, tools.submit, tools.cancel):
+        hints = ToolAnnotations(read_only_hint=tool in asking)
         server.add_tool(_known_errors()(tool), annotations=hints, structured_output=False)
     return server
 

@@ -95,6 +95,7 @@ class Reason(StrEnum):
     MAX_RUNNING_TIME = "max_running_time"
     MAX_WAIT_TIME = "max_wait_time"
     MAX_COST = "max_cost"
+    MAX_COST_NEAR = "max_cost_near"
     COST_CHECKED = "cost_checked"
     CANCELLED_BY_USER = "cancelled_by_user"
     LABELS_CHANGED = "labels_changed"

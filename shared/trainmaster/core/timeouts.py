@@ -81,6 +81,10 @@ GROWTH_MIN: Final = timedelta(minutes=10)
 """Shortest time between two rounds that grow: each costs a restart of all members, so VMs that come and go must not
 keep the job from its work."""
 
+SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
+"""Notices of several VMs that follow each other within this time are one, as in the agent. A later one asks again: the
+first may have been withdrawn. A save takes no longer, so a job that ends after it is cancelled then."""
+
 # Rules 8 and 10: failures soon after the start
 
 QUICK_FAILURE_MAX_S: Final = 10 * 60
@@ -163,3 +167,7 @@ COST_CHECK_SHARE: Final = 0.8
 
 COST_RESERVE_S: Final = COST_CHECK_MIN_S + RELEASE_MAX_S
 """What a job with `maxCost` is cancelled before its cost reaches: a sweep finds it a minute later."""
+
+COST_SAVE_S: Final = 2 * 60
+"""Seconds before that in which all programs are asked to save: as long as a save takes that fits a preemption notice,
+and the next sweep after it. A job on cheaper machines than its dearest ones has more."""

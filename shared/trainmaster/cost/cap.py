@@ -1,8 +1,8 @@
 """`trainmaster.maxCost`: the rates of a job that has one, and the most that it has cost.
 
 The rates are stored with the job, so that a change of the price list changes no decision. The cost is an upper bound: a
-VM is counted from its request, for `BOOT_MAX` at most, or for `STARTUP_TIMEOUT_S` if its agent never reported, and
-until `RELEASE_MAX_S` after its end. Requests that Google refused cost nothing.
+VM is counted from its request, for `BOOT_MAX` at most, or for `STARTUP_TIMEOUT_S` if its agent has not reported when it
+started, and until `RELEASE_MAX_S` after its end. Requests that Google refused cost nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from trainmaster.core.events import VmsNotCreated
@@ -20,7 +20,7 @@ from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Cap, Plan, Rate, TaskGroup
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.phases import PAID, Phase, Span, replica_spans
-from trainmaster.core.timeouts import BOOT_MAX, COST_RESERVE_S, RELEASE_MAX_S, STARTUP_TIMEOUT_S
+from trainmaster.core.timeouts import BOOT_MAX, COST_RESERVE_S, COST_SAVE_S, RELEASE_MAX_S, STARTUP_TIMEOUT_S
 from trainmaster.cost.machine_price import machine_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
@@ -42,6 +42,27 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: i
         return Unknown(f"the list prices are in {prices.currency}")
     if (now - prices.fetched_at).days > PRICES_AGE_MAX_DAYS:
         return Unknown(f"the price list is older than {PRICES_AGE_MAX_DAYS} days")
+    if isinstance(rates := _rates(plan, prices), Unknown):
+        return rates
+    cap = replace(plan.cap, per_hour=rates[1], least_per_hour=rates[2], rates=rates[0])
+    if replace(cap, amount=cap.amount / trials).is_reached(0.0, COST_SAVE_S):
+        end_s = COST_RESERVE_S + COST_SAVE_S
+        end = f"{cap.per_hour * end_s / 3600:.2f} {cap.currency}"
+        jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
+        return Unknown(f"{jobs} cost {end} in the {end_s} s of their last save and their end")
+    return replace(plan, cap=cap)
+
+
+def with_hourly_cost(plan: Plan, prices: PriceList | Unknown) -> Plan | Unknown:
+    """Return the plan with the most that its machines cost per hour, which the limit `usd_per_hour` counts."""
+    if isinstance(prices, Unknown) or prices.currency != "USD":
+        return prices if isinstance(prices, Unknown) else Unknown(f"the list prices are in {prices.currency}")
+    rates = _rates(plan, prices)
+    return rates if isinstance(rates, Unknown) else replace(plan, usd_per_hour=ceil(rates[1] * 100) / 100)
+
+
+def _rates(plan: Plan, prices: PriceList) -> tuple[tuple[Rate, ...], float, float] | Unknown:
+    """Return the rates, and the most and the least that all machines cost per hour."""
     rates: list[Rate] = []
     per_hour, least_per_hour = 0.0, inf
     for candidate in range(max(len(plan.candidates), 1)):
@@ -55,12 +76,7 @@ def with_rates(plan: Plan, prices: PriceList | Unknown, now: datetime, trials: i
             whole += max(possible, default=0.0) * group.count
             least += min(possible, default=0.0) * group.count
         per_hour, least_per_hour = max(per_hour, whole), min(least_per_hour, least)
-    cap = replace(plan.cap, per_hour=per_hour, least_per_hour=least_per_hour, rates=tuple(rates))
-    if replace(cap, amount=cap.amount / trials).is_reached(0.0):
-        end = f"{per_hour * COST_RESERVE_S / 3600:.2f} {cap.currency}"
-        jobs = f"each of {trials} trials has machines that" if trials > 1 else "its machines"
-        return Unknown(f"{jobs} cost {end} in the {COST_RESERVE_S} s that their end may take")
-    return replace(plan, cap=cap)
+    return tuple(rates), per_hour, least_per_hour
 
 
 def _rate(placed: Plan, group: TaskGroup, candidate: int, prices: PriceList) -> Rate | Unknown:
@@ -89,7 +105,8 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
         search_s = sum(span.seconds(now) for span in spans if span.phase in _SEARCHES)
         if not spans or (not paid_s and _was_refused(spans[-1], history.state.job, refused)):
             continue
-        search_s = min(search_s, STARTUP_TIMEOUT_S if not paid_s and spans[-1].end else BOOT_MAX.total_seconds())
+        is_setup_known = paid_s and all(span.phase is not Phase.STARTING for span in spans)
+        search_s = min(search_s, BOOT_MAX.total_seconds() if is_setup_known else STARTUP_TIMEOUT_S)
         task_type = spans[-1].replica_id.task_type
         rate = rates.get((spans[-1].candidate, task_type)) or rates[0, task_type]  # without alternatives: of all zones
         spent += (rate.spot if spans[-1].is_spot else rate.on_demand) * (paid_s + search_s + RELEASE_MAX_S) / 3600

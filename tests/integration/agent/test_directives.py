@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from trainmaster.agent.model.vm_config import IncarnationKey, supersedes
@@ -28,6 +30,11 @@ SAVES = """
     print("START", time.monotonic())
     while True:
         signal.pause()
+"""
+ENDS = """
+    import time
+    print("START")
+    time.sleep(2)
 """
 IGNORES_SIGTERM = """
     import signal, time
@@ -293,3 +300,18 @@ def test_later_incarnation_supersedes_an_earlier_one(
     new: tuple[int, int], old: tuple[int, int] | None, expected: bool
 ) -> None:
     assert supersedes(IncarnationKey(*new), IncarnationKey(*old) if old else None) is expected
+
+
+@pytest.mark.parametrize(
+    ("program", "cause"), [(SAVES, "saved"), ("import time\nprint('START')\ntime.sleep(2)", "process")]
+)
+def test_program_without_peers_is_asked_to_save_if_it_catches_the_signal(
+    cloud: Cloud, vm: Vm, program: str, cause: str
+) -> None:
+    vm.program(program)
+    cloud.direct(1, 1)
+    vm.boot()
+    vm.wait_for_line("START")
+    cloud.direct(1, 1, "save", gives_up_at=int(time.time()) + 600)
+    body = cloud.wait_for_message("replica-exit", (1, 1)).body
+    assert (body["cause"], body["exit_status"]) == (cause, 0)

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from tests.support.jobs import a_plan, a_spec
 from tests.support.memory_resources import MemoryResources
-from tests.unit.cost.price_lists import price_list
+from tests.support.world import World
+from tests.unit.cost.price_lists import FETCHED_AT, price_list
 from trainmaster.cli.doctor import job_checks
 from trainmaster.cli.doctor.findings import Finding, Status, ok
 from trainmaster.cli.main import app
@@ -210,3 +211,22 @@ def test_any_of_without_a_price_list_and_regions_without_an_installation_are_pro
     elsewhere = {**PLACED, "trainmaster": {"placement": {"ordered": [{}, {"regions": "us-east1"}]}}}
     (text,) = problems(check(elsewhere, regions="us-central1"))
     assert text.startswith("trainmaster.placement.ordered[1] has the region us-east1, in which Trainmaster is not")
+
+
+def test_check_says_whether_the_job_would_wait_for_other_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(prices=price_list(), now=FETCHED_AT, limits={"usd_per_hour": 1})
+    monkeypatch.setattr(job_checks, "open_store", lambda: world.store)
+    document: dict[str, object] = {"jobId": "second", **a_spec()}
+
+    def lines() -> list[str]:
+        findings = check(document, prices=price_list(), limits=world.limits)
+        return [f"{found.status} {found.what}" for found in findings if found.what.startswith("limits")]
+
+    assert lines() == ["ok limits of all jobs: nothing must end before the job starts"]
+    world.submit()
+    world.deliver()
+    (line,) = lines()
+    assert line.startswith("! limits of all jobs: Position 1 in the admission queue: it needs 0.")
+    assert "usd_per_hour" in line
+    (refusal,) = problems(check(document, limits=world.limits))
+    assert refusal.startswith("trainingInput has machines without a known price")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from mcp import Client as McpClient
 
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
+from trainmaster.cli.doctor.findings import Finding, Status
+from trainmaster.cli.doctor.job_checks import check_file, check_price
 from trainmaster.cli.mcp import CHARS_MAX, MARK, UNTRUSTED, Tools, mcp, read_budget, serve
 from trainmaster.client.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
@@ -70,7 +73,7 @@ def test_tools_are_listed_with_what_they_change(installation: Installation) -> N
             return {tool.name: tool for tool in (await session.list_tools()).tools}
 
     found = anyio.run(listed)
-    assert set(found) == {"formats", "check", "submit", "status", "why", "logs", "cancel"}
+    assert set(found) == {"formats", "check", "compare_cost", "submit", "status", "why", "logs", "cancel"}
     assert {name for name, tool in found.items() if not tool.annotations.read_only_hint} == {"submit", "cancel"}
     assert all(tool.description and tool.output_schema is None for tool in found.values())
 
@@ -122,6 +125,26 @@ def test_check_lists_each_problem(installation: Installation) -> None:
     text, is_error = call(tools(installation), "check", document=wrong)
     assert not is_error
     assert text.count("FIX ") == len(text.splitlines()) == 2
+
+
+def test_costs_of_documents_are_compared(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def findings(job: Mapping[str, Any]) -> Iterator[Finding]:
+        yield from (found := check_file(job))
+        if not any(finding.status is Status.FIX for finding in found):
+            yield from check_price(accept(job, default_job_id=None).plan, "its machines", price_list())
+
+    monkeypatch.setattr("trainmaster.cli.mcp.job_findings", findings)
+    documents = [
+        document(),
+        *(yaml.safe_dump({"jobId": "other", **spec}) for spec in (a_spec(workerCount=5), a_spec(region="mars"))),
+    ]
+    text, is_error = call(tools(installation), "compare_cost", documents=documents)
+    first, second, third = (line for line in text.splitlines() if "list is older" not in line)
+    assert not is_error
+    assert re.fullmatch(r"1: ok   price of its machines: 0\.\d+ USD per hour, .*", first)
+    assert re.fullmatch(r"2: ok   price of its machines: 1\.\d+ USD per hour, .*", second)
+    assert third.startswith("3: FIX  trainingInput.region")
+    assert not installation._store.recent_jobs(1)
 
 
 @pytest.mark.parametrize("form", FORMATS)

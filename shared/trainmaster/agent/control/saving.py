@@ -99,17 +99,17 @@ class Saving:
         """Save at once, if this is ordered: the peer's datagrams have not arrived."""
         if directive.action == "save" and directive.grows and self._channel is not None:
             self._grow(self._channel, directive.key)
-        elif directive.action == "save":
+        elif directive.action == "save" and (self._channel is not None or self._launcher.prepare_save()):
             self._choose(directive.key, 0.0, directive.gives_up_at - time.time())
 
     def _grow(self, channel: PeerChannel, key: IncarnationKey) -> None:
-        """Ask all members to save, so that more can join. A program that catches no signal would work on, and its later
-        exit would count for nothing: it is looked at again, because it may not have come so far."""
+        """Ask all members to save, so that more can join, or the job ends. A program that catches no signal would work
+        on, and its later exit would count for nothing: it is looked at again, because it may not have come so far."""
         desired, started = self._run_state.desired, self._run_state.last_started
-        if desired is None or key != desired.key or key == self._key:
+        if desired is None or key != desired.key or self._is_chosen(key):
             return
         if key == started and self._launcher.is_running and self._launcher.prepare_save():
-            self._console.log("More members can join: all save, and start again together.")
+            self._console.log("All members are asked to save, and to stop together.")
             self._ask_peers(channel, key, FINISH_S)
         else:
             self._inbox.post_later(GROW_AGAIN_S, functools.partial(self._grow, channel, key))
@@ -145,12 +145,16 @@ class Saving:
     def _on_peer(self, datagram: Datagram) -> None:
         self._choose(datagram.key, datagram.seconds.get("in", 0.0), datagram.seconds.get("gives_up", 0.0))
 
+    def _is_chosen(self, key: IncarnationKey) -> bool:
+        """Return whether a moment was chosen for this round, not too long ago."""
+        return key == self._key and not (self._has_acted and self._clock() - self._moment > AGAIN_S)
+
     def _choose(self, key: IncarnationKey, in_s: float, gives_up_s: float) -> None:
         """Act in `in_s`, unless an earlier moment was chosen. The first of several notices counts for `AGAIN_S`."""
         if key != self._run_state.last_started:
             return
         now = self._clock()
-        if key != self._key or (self._has_acted and now - self._moment > AGAIN_S):
+        if not self._is_chosen(key):
             self._key, self._moment, self._has_acted = key, math.inf, False
             self._gives_up_at, self._round_ended_at = math.inf, None
         self._gives_up_at = min(self._gives_up_at, now + min(max(gives_up_s, 0.0), AHEAD_MAX_S))

@@ -33,7 +33,7 @@ class ReceivedDirective:
     without: Sequence[int] = ()
     """Ranks of the members that the round goes without."""
     grows: bool = False
-    """With `save`: no VM goes, and this agent asks all members, so that more can join."""
+    """With `save`: no VM goes, and this agent asks all members: more can join, or the job ends."""
 
     @property
     def runs(self) -> bool:

@@ -11,14 +11,15 @@ from typing import Any, Final
 
 from trainmaster.cli.doctor.findings import Finding, Status, limit, not_checked, ok, permissions, problem
 from trainmaster.cli.doctor.program_checks import check_programs
+from trainmaster.cli.installation import open_store
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.plan import Plan, TaskGroup
-from trainmaster.core.rules.admission_queue import limit_problem, vcpus
+from trainmaster.core.rules.admission_queue import limit_problem, vcpus, wait_of
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
 from trainmaster.cost.sku import Unknown
 from trainmaster.errors import TemporaryError
-from trainmaster.flows.job_creation.intake import with_checked_places
+from trainmaster.flows.job_creation.intake import new_job, with_checked_places
 from trainmaster.flows.job_creation.resource_checks import transfers, with_resources
 from trainmaster.gcp.errors import USER_ERRORS
 from trainmaster.gcp.tools.inspection import Inspection
@@ -60,7 +61,9 @@ def check_job(
     spec = accept(document, default_job_id=None, regions=values.regions)
     from trainmaster.wiring.objects import objects
 
-    spec, wrong_place = with_checked_places(spec, values.regions, lambda: prices, datetime.now(UTC), objects)
+    spec, wrong_place = with_checked_places(
+        spec, values.regions, lambda: prices, datetime.now(UTC), values.limits, objects
+    )
     yield from _check_region(spec, wrong_place, inspection)
     granted = inspection.permissions(SUBMIT_PERMISSIONS)
     yield permissions(SUBMIT_PERMISSIONS, granted, "your permission to create the job", "get roles/aiplatform.user")
@@ -112,6 +115,15 @@ def _check_resources(spec: AcceptedSpec, staged: Objects | None) -> Iterator[Fin
 def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
     if over_limit := limit_problem(spec.plan, values.limits):
         yield problem(over_limit, "raise TRAINMASTER_LIMITS, or request less")
+    elif values.limits and spec.tuning is None:
+        job = new_job(replace(spec, job_id=spec.job_id or "this job"), "", datetime.now(UTC))
+        try:
+            wait = wait_of(job.job_id, (*open_store().live_jobs(), job), values.limits)
+        except USER_ERRORS as error:
+            yield not_checked("limits of all jobs", str(error))
+            return
+        text = f"limits of all jobs: {wait.sentence if wait else 'nothing must end before the job starts'}"
+        yield limit(text, "the job waits; or raise TRAINMASTER_LIMITS") if wait else ok(text)
 
 
 def _check_candidates(plan: Plan, inspection: Inspection, prices: PriceList | Unknown) -> Iterator[Finding]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.console.pages.service import Console
 from trainmaster.core.model.capacity import Outcome
-from trainmaster.core.model.job import JobState
-from trainmaster.core.rules.admission_queue import Wait, is_weight, queued_jobs, resource_needs
+from trainmaster.core.rules.admission_queue import Wait, amount_words, is_weight, queued_jobs, used_resources
 from trainmaster.ports import Orphan, Rejection
 
 STOCKOUT_WINDOW: Final = timedelta(days=1)
@@ -22,7 +20,7 @@ class LimitRow:
     """The use of one limited resource."""
 
     resource: str
-    used: int
+    used: str
     limit: int
 
 
@@ -53,11 +51,7 @@ class InstallationPage:
 def read_installation_page(console: Console) -> InstallationPage:
     store, now = console.store, console.now
     live = store.survey_live_jobs()
-    used: Counter[str] = Counter()
-    for job in live.jobs:
-        if job.state is not JobState.QUEUED and job.tuning is None:
-            used.update(resource_needs(job.plan))
-    queue = queued_jobs(live.jobs, console.limits)
+    used, queue = used_resources(live.jobs), queued_jobs(live.jobs, console.limits)
     queued = {wait.job_id for wait in queue}
     rejections = store.rejections(REJECTIONS_MAX + 1)
     return InstallationPage(
@@ -65,7 +59,11 @@ def read_installation_page(console: Console) -> InstallationPage:
         console.version,
         now,
         len(live.job_ids),
-        tuple(LimitRow(name, used[name], limit) for name, limit in console.limits.items() if not is_weight(name)),
+        tuple(
+            LimitRow(name, amount_words(used[name]), limit)
+            for name, limit in console.limits.items()
+            if not is_weight(name)
+        ),
         queue,
         live.unreadable,
         store.stockouts(now - STOCKOUT_WINDOW),

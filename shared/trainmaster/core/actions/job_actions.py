@@ -177,9 +177,11 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True)
 class NoteCost:
-    """Note when the cost of the job is computed next."""
+    """Note what the job has cost at most, and when that is computed next."""
 
     next_at: datetime
+    spent: float = 0.0
+    """In the currency of the cap; 0: an earlier release recorded the action."""
     kind: Literal["note_cost"] = "note_cost"
 
 

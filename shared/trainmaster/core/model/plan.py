@@ -19,7 +19,7 @@ from typing import Final
 
 from trainmaster.core.model.exit_policy import ExitPolicy
 from trainmaster.core.model.replica_id import PRIMARY_TYPES, ReplicaId, TaskType
-from trainmaster.core.timeouts import COST_CHECK_MIN_S, COST_CHECK_SHARE, COST_RESERVE_S, FUSE_SLACK_S
+from trainmaster.core.timeouts import COST_CHECK_MIN_S, COST_CHECK_SHARE, COST_RESERVE_S, COST_SAVE_S, FUSE_SLACK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,23 +208,25 @@ class Cap:
     least_per_hour: float = 0.0
     """The least that they can cost per hour: at the cheapest candidate and pricing."""
     rates: tuple[Rate, ...] = ()
+    spent: float = 0.0
+    """The most that the job had cost when its cost was computed last: the VMs that follow can run the shorter."""
 
     def __str__(self) -> str:
         return f"{self.amount:g} {self.currency}"
 
     @property
     def longest_s(self) -> float:
-        """Seconds that all machines can run for the amount at most; infinite while prices are not known."""
-        return self.amount / self.least_per_hour * 3600 if self.least_per_hour else inf
+        """Seconds that all machines can run for the rest at most; infinite while prices are not known."""
+        return (self.amount - self.spent) / self.least_per_hour * 3600 if self.least_per_hour else inf
 
-    def is_reached(self, spent: float) -> bool:
-        """Whether a job that has cost so much must end now, to cost no more than the amount."""
-        return spent + self.per_hour * COST_RESERVE_S / 3600 >= self.amount
+    def is_reached(self, spent: float, save_s: int = 0) -> bool:
+        """Whether a job that has cost so much must end now, to cost no more than the amount; or in `save_s`."""
+        return spent + self.per_hour * (COST_RESERVE_S + save_s) / 3600 >= self.amount
 
     def next_check_at(self, at: datetime, spent: float) -> datetime:
         """Return when a job that has cost so much at `at` may reach the amount. Replacements of VMs are paid for beside
         the VMs before them, so a part of the time is left."""
-        left_s = (self.amount - spent) / self.per_hour * 3600 - COST_RESERVE_S
+        left_s = (self.amount - spent) / self.per_hour * 3600 - COST_RESERVE_S - COST_SAVE_S
         return at + timedelta(seconds=max(COST_CHECK_SHARE * left_s, COST_CHECK_MIN_S))
 
 
@@ -315,6 +317,9 @@ class Plan:
     has_rounds: bool = False
     """Whether an alternative has several machines that train together: on all others, one slice also runs in rounds."""
     cap: Cap | None = None
+    usd_per_hour: float = 0.0
+    """The most that all machines cost per hour at list prices, in whole cents; 0: the installation had no limit of that
+    when the job was accepted, so none counts it."""
     elastic: Elastic | None = None
     """None: each round needs all members."""
 

@@ -34,8 +34,10 @@ class Saving:
     silent: tuple[ReplicaId, ...] = ()
     """Members whose agents did not answer it through the peer channel. Directives tell them."""
     grows: bool = False
-    """Whether no VM goes: members that the round goes without can join the next one. `by` is then the primary, whose
-    directive lets its agent ask the others."""
+    """Whether no VM goes: members that the round goes without can join the next one, or the job ends. `by` is then the
+    primary, whose directive lets its agent ask the others."""
+    ends: bool = False
+    """Whether the job is cancelled afterwards, because it is about to cost its `maxCost`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,16 @@ class Round:
     bug: str | None = None
     """Signature that the next verdict must repeat to prove a bug (`core.rules.repetition`); None if none can."""
     saving: Saving | None = None
-    """Set while a round runs in which all members save."""
+    """Set while a round runs in which all members save; if the job ends then, also while the next one is held. Jobs
+    that are not synchronous have only this last kind."""
     without: tuple[ReplicaId, ...] = ()
     """Members that this round or, while it is held, the one before it goes without (`Plan.elastic`). They are held."""
     refused_at: datetime | None = None
     """While an elastic round is held: when a VM was first refused in that time."""
     grown_at: datetime | None = None
     """When a round last began with a member that the round before it went without."""
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether the job is cancelled after the save of this round."""
+        return self.saving is not None and self.saving.ends

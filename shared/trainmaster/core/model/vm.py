@@ -63,7 +63,7 @@ class Directive:
     gives_up_at: int = 0
     """With SAVE: when the VM that goes is given up, in seconds since 1970. It does not count in `order`."""
     grows: bool = False
-    """With SAVE: whether the agent asks all members to save, so that more can join. It does not count in `order`."""
+    """With SAVE: whether the agent asks all members: more can join, or the job ends. It does not count in `order`."""
     without: tuple[int, ...] = ()
     """Ranks of the members that the round goes without. They do not count in `order`."""
 

@@ -48,7 +48,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
             pause_s=pause_s,
             without=() if action is DirectiveAction.HOLD else without,
         )
-        if saving is not None and replica.replica_id in saving.silent:
+        if saving is not None and action is DirectiveAction.RUN and replica.replica_id in saving.silent:
             directive = replace(
                 directive,
                 action=DirectiveAction.SAVE,

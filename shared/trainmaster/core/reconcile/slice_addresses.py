@@ -41,7 +41,7 @@ def with_slice_addresses(job: Job, desired: tuple[DesiredVm, ...], vms: tuple[Vm
 
 def _with_addresses(target: DesiredVm, addresses: tuple[str, ...] | None) -> DesiredVm:
     directive = target.directive
-    if directive.action is not DirectiveAction.RUN:
+    if directive.action not in (DirectiveAction.RUN, DirectiveAction.SAVE):
         return target
     if addresses is None:
         return replace(target, directive=replace(directive, action=DirectiveAction.HOLD), awaits_slices=True)

@@ -1,10 +1,11 @@
 """The admission queue: jobs wait in QUEUED while the project's own limits leave no capacity for them.
 
 A limit is on a resource: `vcpus`, `gpus`, `tpus`, `disk_gib` (boot disks), or one type of accelerator by Compute
-Engine's or Cloud TPU's name. `run_hours` limits the longest run time of each job instead, `maxRunningTime`.
-Only jobs that need a limited resource ever wait. Among those that need the same resource, the higher priority goes
-first, then the older job. No job overtakes another, so that small jobs do not starve a large one. Source: the service's
-`scheduling.priority`: larger first, among jobs that request the same accelerator.
+Engine's or Cloud TPU's name; `usd_per_hour` is the most that a job's machines cost at list prices. `run_hours` limits
+the longest run time of each job instead, `maxRunningTime`. Only jobs that need a limited resource ever wait. Among
+those that need the same resource, the higher priority goes first, then the older job. No job overtakes another, so that
+small jobs do not starve a large one. Source: the service's `scheduling.priority`: larger first, among jobs that request
+the same accelerator.
 
 A limit `team:NAME` is the weight of the jobs with the label `team=NAME` instead. All other jobs are one team, of weight
 1. With weights, the next job is that of the team that uses the smallest share per weight, by the resource of which it
@@ -29,6 +30,7 @@ GPUS: Final = "gpus"
 TPUS: Final = "tpus"
 DISK_GIB: Final = "disk_gib"
 RUN_HOURS: Final = "run_hours"
+USD_PER_HOUR: Final = "usd_per_hour"
 HOUR_S: Final = 3600
 TEAM: Final = "team"
 """Label of jobs, and beginning of the names of weights."""
@@ -54,7 +56,7 @@ class Wait:
 
 def resource_needs(plan: Plan) -> Counter[str]:
     """Return what a job uses while it runs, by resource; with alternatives, the most of each that one of them uses."""
-    needs: Counter[str] = Counter()
+    needs: Counter[str] = Counter({USD_PER_HOUR: plan.usd_per_hour})
     for option in plan.options:
         needs |= resource_needs(replace(plan, groups=option.groups, options=()))
     for group in () if plan.options else plan.groups:
@@ -71,7 +73,8 @@ def limit_problem(plan: Plan, limits: Limits) -> str | None:
     needs[RUN_HOURS] = -(-plan.max_running_s // HOUR_S)
     for resource, limit in limits.items():
         if needs[resource] > limit:
-            return f"The request for {needs[resource]} {resource} exceeds the allowed maximum of {limit} {resource}."
+            request = f"{amount_words(needs[resource])} {resource}"
+            return f"The request for {request} exceeds the allowed maximum of {limit} {resource}."
     return None
 
 
@@ -80,10 +83,18 @@ def queued_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Wait, ...]:
     waits: list[Wait] = []
     for job, used, share in _turns(jobs, limits):
         needs = _needs(job)
-        short = [name for name, limit in limits.items() if needs[name] and used[name] + needs[name] > limit]
+        short = [name for name, limit in limits.items() if needs[name] and round(used[name] + needs[name], 2) > limit]
         if short:
             waits.append(Wait(job.job_id, len(waits) + 1, _reason(short[0], needs, used, limits) + share))
     return tuple(waits)
+
+
+def used_resources(jobs: Iterable[Job]) -> Counter[str]:
+    """Return what all jobs use that have left the queue. `jobs` are all that have not ended."""
+    used: Counter[str] = Counter()
+    for job in jobs:
+        used.update(_needs(job) if job.state is not JobState.QUEUED else {})
+    return used
 
 
 def admissible_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Job, ...]:
@@ -111,6 +122,11 @@ def wait_of_job(job: Job, live_jobs: Callable[[], Iterable[Job]], limits: Limits
 def is_weight(name: str) -> bool:
     """Return whether this is the name of a team's weight, and not of a resource."""
     return name.startswith(f"{TEAM}:")
+
+
+def amount_words(amount: float) -> str:
+    """Return an amount of a resource: a whole number, or USD with cents."""
+    return f"{amount:.2f}".removesuffix(".00")
 
 
 def vcpus(machine_type: str) -> int:
@@ -175,6 +191,6 @@ def _accelerators(group: TaskGroup) -> list[tuple[str, int]]:
 
 def _reason(resource: str, needs: Counter[str], used: Counter[str], limits: Limits) -> str:
     return (
-        f"it needs {needs[resource]} {resource}, and {used[resource]} of {limits[resource]} are in use or reserved for "
-        "jobs before it"
+        f"it needs {amount_words(needs[resource])} {resource}, and {amount_words(used[resource])} of "
+        f"{limits[resource]} are in use or reserved for jobs before it"
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from trainmaster.core.actions import SaveRound, StopRound
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
@@ -24,10 +23,7 @@ from trainmaster.core.rules.replica_exit import (
     judge_vm_stopping,
 )
 from trainmaster.core.rules.vm_loss import replace_vm
-
-SAVE_AGAIN_MIN: Final = timedelta(minutes=10)
-"""Notices of several VMs that follow each other within this time are one, as in the agent. A later one asks again: the
-first may have been withdrawn."""
+from trainmaster.core.timeouts import SAVE_AGAIN_MIN
 
 
 def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
@@ -63,7 +59,7 @@ def judge_notice(state: State, replica: Replica, event: VmNoticed, now: datetime
     numbers = sorted({number for number in event.silent if 0 <= number < len(members)})
     silent = tuple(members[number] for number in numbers if members[number] not in job.round.without)
     is_asked = saving is not None and saving.grows and saving.by == replica.replica_id
-    if saving and is_asked and set(silent) - set(saving.silent):
+    if saving and is_asked and set(silent) - set(saving.silent) and not job.round.is_held:
         text = f"Directives tell {len(silent)} members of round {job.round.number} to save."
         asked = replace(saving, gives_up_at=event.gives_up_at, silent=(*saving.silent, *silent))
         return Decision(Rule.ROUND, Reason.MEMBERS_SAVE, text, SaveRound(job.round.number, asked))

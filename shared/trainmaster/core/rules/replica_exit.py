@@ -26,13 +26,14 @@ from trainmaster.core.actions import (
     StopRound,
     SucceedJob,
 )
-from trainmaster.core.decisions import Decision, Reason, Rule
+from trainmaster.core.decisions import Decision, Reason, Rule, stale
 from trainmaster.core.events import ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import CRASH_STATUSES, ExitAction, Preset
 from trainmaster.core.model.job import RERUNS_MAX, RESTARTS_MAX, STALLS_MAX, State
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.repetition import bug_signature
+from trainmaster.core.rules.user_requests import cancel_at_cap
 from trainmaster.core.rules.vm_loss import internal_error, replace_vm
 from trainmaster.core.timeouts import QUICK_FAILURE_MAX_S
 
@@ -43,7 +44,12 @@ start: a program that has run for longer may have raised them from its data or f
 
 def judge_exit(state: State, replica: Replica, event: ReplicaExited, now: datetime) -> Decision:
     """Decide about an exit of the current incarnation of a replica that is judged alone."""
-    return first_match(Case(state, replica, event, now))
+    plan, ended = state.job.plan, f"{replica.replica_id.words} ended after it was asked to save"
+    if event.cause is not ExitCause.SAVED or not state.job.round.ends_job or plan.cap is None:
+        return first_match(Case(state, replica, event, now))
+    if len(plan.replica_ids) > 1 or plan.groups[0].hosts > 1:  # the others may still save
+        return stale(Reason.NOTHING_TO_DO, f"{ended}. The job is about to be cancelled.")
+    return cancel_at_cap(plan.cap, f"{ended}, before the job costs its maxCost, {plan.cap}")
 
 
 def first_match(case: Case) -> Decision:

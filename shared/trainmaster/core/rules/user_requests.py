@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from trainmaster.core.actions import CancelJob, DeleteJob, NoteCost, SetLabels
+from trainmaster.core.actions import CancelJob, DeleteJob, NoteCost, SaveRound, SetLabels
 from trainmaster.core.decisions import Decision, Reason, Rule, not_yet, stale
 from trainmaster.core.events import (
     CancelRequested,
@@ -15,9 +16,12 @@ from trainmaster.core.events import (
     DeleteRequested,
     LabelsChanged,
 )
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.members import is_member
+from trainmaster.core.model.plan import Cap
+from trainmaster.core.model.round import Saving
 from trainmaster.core.rules import messages
-from trainmaster.core.timeouts import HISTORY_KEPT
+from trainmaster.core.timeouts import COST_SAVE_S, HISTORY_KEPT, SAVE_AGAIN_MIN
 
 
 def judge_cancel(state: State, event: CancelRequested, now: datetime) -> Decision:
@@ -54,17 +58,39 @@ def passed_deadline(job: Job, now: datetime) -> Deadline | None:
 
 
 def judge_cost(state: State, event: CostChecked, now: datetime) -> Decision:
-    """Cancel a job that must end now to cost no more than its cap."""
-    cap = state.job.plan.cap
+    """Let the programs save, and then cancel the job, so that it costs no more than its cap."""
+    job, cap = state.job, state.job.plan.cap
     if cap is None:
         return stale(Reason.NOTHING_TO_DO, "The job has no maxCost.")
     text = f"The job has cost at most {event.spent:.2f} {cap.currency} of its maxCost, {cap}"
-    if not cap.is_reached(event.spent):
-        next_at = cap.next_check_at(event.at, event.spent)
-        return Decision(Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at))
-    return Decision(
-        Rule.ENDED, Reason.MAX_COST, f"{text}: it is cancelled.", CancelJob(messages.exceeded_cost(str(cap)))
-    )
+    if cap.is_reached(event.spent) or (job.round.ends_job and job.round.saving and now >= job.round.saving.gives_up_at):
+        return cancel_at_cap(cap, text)
+    if cap.is_reached(event.spent, COST_SAVE_S) and (saving := _last_save(job, now)):
+        text += ": all programs are asked to save, and then it is cancelled."
+        return Decision(Rule.ENDED, Reason.MAX_COST_NEAR, text, SaveRound(job.round.number, saving))
+    next_at = cap.next_check_at(event.at, event.spent)
+    return Decision(Rule.LIFECYCLE, Reason.COST_CHECKED, f"{text}.", NoteCost(next_at, event.spent))
+
+
+def cancel_at_cap(cap: Cap, text: str) -> Decision:
+    """Cancel a job because of its cap. `text`: why, without its end."""
+    action = CancelJob(messages.exceeded_cost(str(cap)))
+    return Decision(Rule.ENDED, Reason.MAX_COST, f"{text}: it is cancelled.", action)
+
+
+def _last_save(job: Job, now: datetime) -> Saving | None:
+    """Return the save after which the job ends; None: nothing runs, nobody is to be asked, or all were asked.
+
+    The primary's agent asks the members that save together. Directives ask all other replicas.
+    """
+    plan, saving = job.plan, job.round.saving
+    if job.state is not JobState.RUNNING or job.round.is_held or job.round.ends_job or plan.save_on_notice == "off":
+        return None
+    if saving is not None and now < saving.gives_up_at:
+        return replace(saving, ends=True)
+    is_gang = plan.save_on_notice == "gang"
+    asked = [each for each in plan.replica_ids if each == plan.primary or not (is_gang and is_member(plan, each))]
+    return Saving(plan.primary, now, now + SAVE_AGAIN_MIN, tuple(asked), grows=is_gang, ends=True)
 
 
 def must_check_cost(job: Job, now: datetime) -> bool:

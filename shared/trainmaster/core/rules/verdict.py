@@ -24,6 +24,7 @@ from trainmaster.core.rules.evidence import Rank, rank_of, replica_of, speaks_fo
 from trainmaster.core.rules.exit_case import Case
 from trainmaster.core.rules.messages import member_names
 from trainmaster.core.rules.replica_exit import first_match
+from trainmaster.core.rules.user_requests import cancel_at_cap
 from trainmaster.core.rules.vm_loss import describe_loss
 
 
@@ -41,6 +42,8 @@ def judge_round(state: State, event: AllReady, now: datetime) -> Decision:
     may_begin = not waiting or (len(without) == len(waiting) and may_go_without(job.plan, without))
     if not may_begin and not isinstance(decision.action, FailJob):
         return not_yet(f"Round {event.round} waits for {names}.")
+    if job.round.ends_job and job.plan.cap and not isinstance(decision.action, FailJob):
+        return cancel_at_cap(job.plan.cap, f"All programs have ended before the job costs its maxCost, {job.plan.cap}")
     if without and isinstance(decision.action, BeginRound):
         text = f"{decision.text} Round {event.round} goes on without {names}."
         return replace(decision, text=text, action=replace(decision.action, without=without))

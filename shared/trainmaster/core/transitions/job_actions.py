@@ -102,7 +102,9 @@ def change_job(state: State, action: JobAction, now: datetime) -> Change:
 
 def _noted(job: Job, action: NoteCost | SetLabels) -> Job:
     if isinstance(action, NoteCost):
-        return replace(job, cost_check_at=action.next_at, version=job.version + 1)
+        cap = replace(job.plan.cap, spent=action.spent) if job.plan.cap else None
+        plan = replace(job.plan, cap=cap)
+        return replace(job, plan=plan, cost_check_at=action.next_at, version=job.version + 1)
     return replace(job, labels=action.labels, labels_version=job.labels_version + 1, version=job.version + 1)
 
 
@@ -167,7 +169,7 @@ def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bo
         is_held=True,
         ordered_at=now,
         stopped_by=stopped_by,
-        saving=None,
+        saving=ended.saving if ended.saving and ended.saving.ends else None,
         without=ended.without if is_enough else (),
         refused_at=None,
     )

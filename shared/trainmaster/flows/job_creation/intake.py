@@ -14,10 +14,10 @@ from trainmaster.core.model.plan import Dialect, Plan
 from trainmaster.core.model.tuning import Tuning
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.trial_jobs import results_to_resume
-from trainmaster.core.rules.admission_queue import limit_problem
+from trainmaster.core.rules.admission_queue import USD_PER_HOUR, Limits, limit_problem
 from trainmaster.core.rules.lifecycle import is_same_submission
 from trainmaster.core.rules.tuning import planned_trials
-from trainmaster.cost.cap import CAP_ADVICE, with_rates
+from trainmaster.cost.cap import CAP_ADVICE, with_hourly_cost, with_rates
 from trainmaster.cost.job_cost import ranked_by_price
 from trainmaster.cost.price_list import PriceList
 from trainmaster.cost.sku import Unknown
@@ -30,6 +30,7 @@ from trainmaster.jobspec import AcceptedSpec, InvalidJob, Problem, accept
 from trainmaster.ports import JobQueries, States
 
 PricesOf = Callable[[], PriceList | Unknown]
+MACHINES_FIELDS: Final = {Dialect.AI_PLATFORM: "trainingInput", Dialect.VERTEX: "jobSpec.workerPoolSpecs"}
 RESUMED_JOB_FIELDS: Final = {
     Dialect.AI_PLATFORM: "trainingInput.hyperparameters.resumePreviousJobId",
     Dialect.VERTEX: "trainmaster.resumePreviousJobId",
@@ -75,7 +76,7 @@ def create_job(
     """
     spec = accept(document, default_job_id=default_job_id, regions=deps.regions)
     authorize(spec)
-    spec, wrong_place = with_checked_places(spec, deps.regions, deps.prices, now, deps.objects)
+    spec, wrong_place = with_checked_places(spec, deps.regions, deps.prices, now, deps.limits, deps.objects)
     spec = with_gcs_folder(with_algorithm_package(spec, deps.algorithms), deps)
     job = new_job(_with_resources(spec, deps), submission, now, origin)
     _check_vm_names(job, deps.store)
@@ -131,11 +132,16 @@ def _with_resources(spec: AcceptedSpec, deps: CreationDeps) -> AcceptedSpec:
 
 
 def with_checked_places(
-    spec: AcceptedSpec, regions: tuple[str, ...], prices_of: PricesOf, now: datetime, objects: ObjectsOf = None
+    spec: AcceptedSpec,
+    regions: tuple[str, ...],
+    prices_of: PricesOf,
+    now: datetime,
+    limits: Limits,
+    objects: ObjectsOf = None,
 ) -> tuple[AcceptedSpec, Problem | None]:
-    """Return the spec with its candidates in order and the rates of its cap, and what a new job must not have."""
+    """Return the spec with its candidates in order and its rates, and what a new job must not have."""
     plan, problem = spec.plan, region_problem(spec.plan, regions)
-    if not plan.cheapest_first and plan.cap is None:
+    if not plan.cheapest_first and plan.cap is None and USD_PER_HOUR not in limits:
         return spec, problem
     prices = prices_of()
     if plan.cheapest_first and isinstance(prices, Unknown) and len({option.groups for option in plan.options}) > 1:
@@ -147,7 +153,25 @@ def with_checked_places(
     if isinstance(limited, Unknown):
         problem = problem or Problem("trainmaster.maxCost", f"cannot be kept: {limited.reason}", CAP_ADVICE)
         limited = plan
+    if USD_PER_HOUR in limits:
+        counted = with_hourly_cost(limited, prices)
+        problem = problem or _hourly_problem(plan.dialect, counted, limits[USD_PER_HOUR])
+        limited = limited if isinstance(counted, Unknown) else counted
     return replace(spec, plan=limited), problem
+
+
+def _hourly_problem(dialect: Dialect, counted: Plan | Unknown, limit: int) -> Problem | None:
+    """Return why a job must not have these machines while all jobs together have a limit per hour."""
+    allowed = f"the limit of all jobs, usd_per_hour, is {limit}"
+    if isinstance(counted, Unknown):
+        problem = f"has machines without a known price, and {allowed}: {counted.reason}"
+        advice = "machines of `trainmaster prices list`; `trainmaster prices update` makes a new list"
+    elif counted.usd_per_hour > limit:
+        problem = f"has machines that cost up to {counted.usd_per_hour:.2f} USD per hour at list prices, and {allowed}"
+        advice = "fewer or cheaper machines, Spot VMs, or a higher limit in TRAINMASTER_LIMITS"
+    else:
+        return None
+    return Problem(MACHINES_FIELDS[dialect], f"{problem}. Use {advice}", advice)
 
 
 def region_problem(plan: Plan, regions: tuple[str, ...]) -> Problem | None:

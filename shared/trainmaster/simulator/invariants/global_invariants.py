@@ -100,7 +100,7 @@ class GlobalInvariants:
         total: Counter[str] = Counter()
         for job in jobs:
             total.update(resource_needs(job.plan))
-        if any(total[name] > limit for name, limit in self.limits.items()):
+        if any(round(total[name], 2) > limit for name, limit in self.limits.items()):
             states = [(job.job_id, job.state.value) for job in jobs]
             raise ViolationError(f"{violation}: {states} need {dict(total)} of {dict(self.limits)}")
 

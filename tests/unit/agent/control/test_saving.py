@@ -211,6 +211,16 @@ def test_other_modes_ask_at_most_the_own_program(mode: str, facts: list[tuple[fl
     assert not gang.asked
 
 
+@pytest.mark.parametrize("catches", [True, False])
+def test_directive_asks_a_program_without_peers_only_if_it_catches_the_signal(*, catches: bool) -> None:
+    """The exit 0 of a program that knows no request completes the job."""
+    gang = Gang("replica", catches=catches)
+    gang.saving.on_directive(ReceivedDirective(ROUND, "save", gives_up_at=2e9))
+    gang.advance(1)
+    assert gang.saving.was_asked(ROUND) == catches
+    assert gang.facts == ([(0, "saving"), (0, "asked")] if catches else [])
+
+
 GROW = ReceivedDirective(ROUND, "save", gives_up_at=2e9, grows=True)
 
 
@@ -241,6 +251,10 @@ def test_program_that_is_not_ready_to_save_is_asked_later(*, is_started: bool) -
     grow(gang)
     gang.advance(10 * GROW_AGAIN_S)
     assert len(gang.facts) == 2, "once in a round"
+    gang.advance(AGAIN_S)
+    grow(gang)
+    gang.advance(MOMENT_S)
+    assert len(gang.facts) == 4, "unless the last request is old: its notice may have been withdrawn"
 
 
 def test_round_that_has_ended_does_not_grow() -> None:

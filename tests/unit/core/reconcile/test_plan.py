@@ -13,7 +13,7 @@ from trainmaster.core.model.job import Job, JobState, Placement, State
 from trainmaster.core.model.plan import TaskGroup, Tpu, TpuQueue
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
-from trainmaster.core.model.round import Round
+from trainmaster.core.model.round import Round, Saving
 from trainmaster.core.model.vm import Directive, DirectiveAction, LossCause, Vm, VmStatus
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.reconcile.desired import is_spot
@@ -336,3 +336,16 @@ def test_spot_and_on_demand_vms_of_one_role_are_created_by_separate_inserts() ->
     ]
     keys = {replace(create, spot=spot).request_key("digits_1") for create in inserts for spot in (False, True)}
     assert len(keys) == 6, "the pricing is part of the request key"
+
+
+@pytest.mark.parametrize(("address", "saves"), [("10.0.0.2", True), ("", False)])
+def test_slices_that_save_have_the_addresses_of_all_slices(address: str, saves: bool) -> None:
+    """A program that starts with this directive needs them as with any other one."""
+    group = TaskGroup(TaskType.WORKER, 2, "", tpu=Tpu("v5litepod-16", "r", hosts=4))
+    saving = Saving(WORKER_0, NOW, NOW, (WORKER_0, WORKER_1), ends=True)
+    job = a_job(plan=a_plan(groups=(group,)), round=Round(saving=saving))
+    first = a_vm(WORKER_0, is_tpu=True, address="10.0.0.1")
+    second = a_vm(WORKER_1, is_tpu=True, address=address, status=VmStatus.RUNNING)
+    found = steps(a_state(a_replica(WORKER_0), a_replica(WORKER_1), job=job), first, second)
+    directives = [step.directive for step in found if isinstance(step, Direct)]
+    assert [(d.action, d.slices) for d in directives] == [(DirectiveAction.SAVE, ("10.0.0.1", address))] * (2 * saves)
