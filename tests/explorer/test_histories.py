@@ -100,7 +100,7 @@ def count_vms_of_earlier_zones(patch: pytest.MonkeyPatch) -> None:
     [
         (end_savers_at_once, "notices", {"killed while it saves"}),
         (take_saves_for_ends, "notices", {"F5 SUCCEEDED without exit 0 of the primary"}),
-        (count_vms_of_earlier_zones, "cloud", {"F6 runs too early"}),
+        (count_vms_of_earlier_zones, "cloud", {"F7 runs too early"}),
         (start_all, "elastic", {"several member sets"}),
         (cancel_late, "caps", {"F6 above its maxCost"}),
         (forget_ends, "gang", {"F2 innocent charged", "F2 unpaid"}),

@@ -43,6 +43,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "trainmaster.convertedFrom.manifest": "The command line prints it. It does not change how the job runs.",
     "machineSpec.reservationAffinity": "Its fields request a reservation for one pool, which is refused, or none.",
     "ValueSpec.defaultValue": "The service used it for trials of conditional parameters, which are refused.",
+    "trainmaster.placement.data": "The order of `anyOf` follows from it, where prices and buckets are known.",
+    "trainmaster.placement.data.gib": "The same.",
     "studySpec.observationNoise": "The service's own algorithm used it. Optuna estimates the noise.",
 }
 """Last names of a field's path → why no value of it changes a job."""
