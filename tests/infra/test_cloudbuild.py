@@ -224,3 +224,18 @@ def test_make_targets_of_the_tests_exist(tests_build: cloudbuild_v1.Build) -> No
             ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_each_resource_has_a_role_of_the_delivery_that_creates_it() -> None:
+    readme = (ROOT / "infra/README.md").read_text(encoding="utf-8")
+    section = readme.partition("### Roles of the delivery")[2].partition("\n## ")[0]
+    named = [
+        f"google_{kind}"
+        for row in re.findall(r"(?m)^\| `roles/.*?\| (.*)", section)
+        for kind in re.findall(r"`(\w+_\w+)`", row)
+    ]
+    files = [*(ROOT / "infra").glob("*.tf"), *(ROOT / "infra/modules").glob("*/*.tf")]
+    created = {
+        kind for file in files for kind in re.findall(r'(?m)^resource "(google_\w+)"', file.read_text(encoding="utf-8"))
+    }
+    assert sorted(named) == sorted(created), "once each"
