@@ -9,14 +9,12 @@ pytest-xdist; the shortest units then run first.
 from __future__ import annotations
 
 import gc
-import importlib
 import itertools
 import logging
 import os
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
-from contextlib import suppress
 from functools import cache
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
@@ -113,32 +111,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Collect without garbage collections. Later ones leave out what exists now, which lives until the end."""
     gc.disable()
     try:
-        _import_own_part(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _import_own_part(config: pytest.Config) -> None:
-    """In one of several processes, import a part of the modules before their collection.
-
-    Each process collects all tests. In a fresh checkout, they would all compile all modules, at the same time. So each
-    one compiles a part, and finds the others' bytecode. pytest itself reports a module that cannot be imported.
-    """
-    worker = getattr(config, "workerinput", None)
-    if worker is None:
-        return
-    folders = [config.invocation_params.dir / argument for argument in config.args]
-    modules = sorted(module for folder in folders for module in folder.rglob("test_*.py"))
-    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-    for module in modules[number * len(modules) // count : (number + 1) * len(modules) // count]:
-        with suppress(Exception, pytest.skip.Exception):
-            importlib.import_module(".".join(module.relative_to(config.rootpath).with_suffix("").parts))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -35,7 +35,7 @@ MESSAGE: Final[dict[str, Any]] = {
 
 
 def models(base: type[BaseModel] = MessageModel) -> Iterator[type[BaseModel]]:
-    for model in base.__subclasses__():
+    for model in sorted(base.__subclasses__(), key=lambda model: model.__name__):
         yield model
         yield from models(model)
 
