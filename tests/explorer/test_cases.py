@@ -190,6 +190,18 @@ def test_machines_that_all_go_silent_are_replaced() -> None:
     assert case.charges == {}
 
 
+@pytest.mark.parametrize("kind", ["sync", "ps"])
+def test_silent_machine_is_replaced_though_the_job_is_rerun_again_and_again(kind: str) -> None:
+    case = Scripted(4, kind=kind, options={"restartJobOnWorkerRestart": True}, noticed_s=10_000.0)
+    case.wait(3600)
+    hung = case.vm("worker-0").instance_id
+    case.vm("worker-0").hang()
+    for number in range(5):
+        case.lose(f"worker-{1 + number % 2}")
+        case.wait(1000)
+    assert case.vm("worker-0").instance_id != hung, case.story
+
+
 def test_silent_host_of_a_slice_is_replaced() -> None:
     case = Scripted(kind="slices", size=1)
     case.train(3600)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, takewhile
 from math import ceil, inf
 from typing import Final
 
@@ -101,12 +101,14 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
     spent = 0.0
     for _, of_vm in groupby(sorted(replica_spans(history), key=_vm_of), key=_vm_of):
         spans = [span for span in of_vm if span.phase in PAID | _SEARCHES]
-        paid_s = sum(span.seconds(now) for span in spans if span.phase in PAID)
-        search_s = sum(span.seconds(now) for span in spans if span.phase in _SEARCHES)
-        if not spans or (not paid_s and _was_refused(spans[-1], history.state.job, refused)):
+        searches = tuple(takewhile(lambda span: span.phase not in PAID, spans))
+        paid = spans[len(searches) :]  # since its first report; a rerun of the job waits for another one
+        if not spans or (not paid and _was_refused(spans[-1], history.state.job, refused)):
             continue
-        is_setup_known = paid_s and all(span.phase is not Phase.STARTING for span in spans)
-        search_s = min(search_s, BOOT_MAX.total_seconds() if is_setup_known else STARTUP_TIMEOUT_S)
+        paid_s = sum(span.seconds(now) for span in paid)
+        search_s = sum(min(span.seconds(now), STARTUP_TIMEOUT_S) for span in searches)
+        if paid and all(span.phase is not Phase.STARTING for span in searches):  # its set-up is known
+            search_s = min(search_s, BOOT_MAX.total_seconds())
         task_type = spans[-1].replica_id.task_type
         rate = rates.get((spans[-1].candidate, task_type)) or rates[0, task_type]  # without alternatives: of all zones
         spent += (rate.spot if spans[-1].is_spot else rate.on_demand) * (paid_s + search_s + RELEASE_MAX_S) / 3600

@@ -347,3 +347,21 @@ def test_replicas_that_save_alone_are_asked_by_directives(
         next_minute(world)
     assert (world.state, reasons(world)[-1], world.vms) == ("CANCELLED", Reason.MAX_COST, ())
     world.check()
+
+
+def test_machine_that_has_reported_costs_while_rerun_after_rerun_waits_for_it() -> None:
+    world, fleet = a_world(maxCost="50 USD", restartJobOnWorkerRestart=True, independentReplicas=True)
+    world.report_all_ready()
+    for _ in range(9):
+        world.wait(1100)
+        world.send("maintenance", WORKER_1, cause="preemption")
+        fleet.vanish(world.vm(WORKER_1).name)
+        world.deliver()
+        for replica_id in (CHIEF, WORKER_1):
+            world.send("vm-ready", replica_id)
+        world.deliver()
+    world.wait(900)
+    cap = world.job.plan.cap
+    assert cap is not None
+    assert world.job.attempt == 10
+    assert spent_at_most(cap, world.ledger, world.now) >= fleet.bill

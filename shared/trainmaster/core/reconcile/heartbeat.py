@@ -50,7 +50,7 @@ absent."""
 
 
 def watched(state: State, vms: tuple[Vm, ...], now: datetime) -> Watched:
-    """Return the replicas that run, or for which a held round waits. `state` holds the whole attempt.
+    """Return the replicas that run, or that have a VM and do not run yet. `state` holds the whole attempt.
 
     Their current incarnation and the current boot of their VM have both lasted for a while, because what an earlier
     boot wrote stays readable.
@@ -180,7 +180,8 @@ def _doubt(job: Job, replica: Replica, *, has_series: bool) -> timedelta:
 
 
 def _has_run_for(duration: timedelta, job: Job, replica: Replica, vm: Vm, now: datetime) -> bool:
-    if replica.state is not ReplicaState.RUNNING or (replica.instance_id != vm.instance_id and not vm.is_tpu):
+    is_known = replica.instance_id == vm.instance_id and replica.state is not ReplicaState.COMPLETED
+    if not is_known and not (vm.is_tpu and replica.state is ReplicaState.RUNNING):
         return False
     ordered_at = job.round.ordered_at if _is_awaited(job, replica) else None
     since = [moment for moment in (replica.ready_at, vm.started_at, ordered_at) if moment is not None]
