@@ -48,7 +48,7 @@ permissions to write or none, so the kinds of the writes in a commit make no dif
 PUBLISH_METHOD: Final = f"{PUBSUB}Publisher/Publish"
 _ROW: Final = re.compile(r"\| (?:function )?(\w+) \| `([^`]+)` \| ([^|]+?) \| *(?:training VMs only )?\|")
 _CUSTOM_ROLE: Final = re.compile(
-    r'role_id\s*=\s*"(\w+)(?:\$\{var\.role_suffix\})?".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL
+    r'role_id\s*=\s*"\$\{local\.name\}(\w+)(?:\$\{var\.role_suffix\})?".*?permissions\s*=\s*\[(.*?)\]', re.DOTALL
 )
 
 
@@ -76,7 +76,9 @@ def granted_access(account: str, table: str, roles: Mapping[str, frozenset[str]]
 def custom_roles(terraform: str) -> dict[str, frozenset[str]]:
     """Return the permissions of the custom roles in iam.tf, by their names in the table."""
     roles = _CUSTOM_ROLE.findall(terraform)
-    return {f"{name} (iam.tf)": frozenset(re.findall(r'"([\w.]+)"', permissions)) for name, permissions in roles}
+    return {
+        f"trainmaster{name} (iam.tf)": frozenset(re.findall(r'"([\w.]+)"', permissions)) for name, permissions in roles
+    }
 
 
 def required_access(method: str, topic: str) -> Iterator[Access]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from trainmaster.core.model.installation import own
 from trainmaster_emulators.realism.call_access import Access
 
 PROVISION: Final = "provision"
@@ -18,7 +19,7 @@ PROVISION: Final = "provision"
 ROLES_FILE: Final = "iam.tf"
 ACT_AS: Final = "iam.serviceAccounts.actAs"
 
-_PREFIX: Final = re.compile(r"extract\('/instances/\{name\}'\)\.startsWith\('([^']+)'\)")
+_CONDITION: Final = "extract('/instances/{name}').startsWith('${local.vms}')"
 _INSTANCE: Final = re.compile(r".*/zones/(?P<zone>[^/]+)/instances/(?P<name>(?!bulkInsert)[^/]+)(?:/\w+)?")
 _PATH: Final = re.compile(r"/compute/v1/(projects/[^/]+)/(?:(?:zones|regions)/[^/]+/|(?=aggregated/|global/))(.+)")
 _OWN_ACCOUNT: Final = re.compile(r"trainmaster-(\w+)@.+")
@@ -69,8 +70,7 @@ def act_as(email: str) -> Access:
 
 def vm_prefix(infra: Path) -> str:
     """Return the prefix of VM names that the condition of the grant requires; empty if there is no such condition."""
-    match = _PREFIX.search((infra / ROLES_FILE).read_text(encoding="utf-8"))
-    return match[1] if match else ""
+    return own("tm-") if _CONDITION in (infra / ROLES_FILE).read_text(encoding="utf-8") else ""
 
 
 def refused_vm(prefix: str, path: str, body: Mapping[str, Any], name_of: Callable[[str, str], str]) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from trainmaster.cli.installation import open_store
-from trainmaster.cli.jobs import find_job, read_report
+from trainmaster.cli.job_output import find_job
+from trainmaster.cli.jobs import read_report
 from trainmaster.cli.options import JobId, OutputFormat, parse_duration
 from trainmaster.cli.output import Format, complain, print_json, say
 from trainmaster.cli.simulate import run_simulation

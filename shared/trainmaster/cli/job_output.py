@@ -7,8 +7,10 @@ from typing import Any
 
 from trainmaster.cli.output import print_table, replica_state_word, say
 from trainmaster.core.ledger import LedgerEntry
-from trainmaster.core.model.job import Job
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.tuning import Trial, Tuning
+from trainmaster.errors import PermanentError
+from trainmaster.ports import Store
 
 
 def print_summary(job: Job, view: dict[str, Any], extension: dict[str, Any], used: str) -> None:
@@ -91,3 +93,11 @@ def entry_json(entry: LedgerEntry) -> dict[str, Any]:
         "doneAt": entry.done_at and entry.done_at.isoformat(),
         "notifiedAt": entry.notified_at and entry.notified_at.isoformat(),
     }
+
+
+def find_job(store: Store, job_id: str) -> State:
+    """Return the job and the replicas of its current attempt. Raises PermanentError if there is no such job."""
+    loaded = store.load_attempt(job_id)
+    if loaded is None:
+        raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
+    return loaded.state

@@ -10,7 +10,7 @@ import typer
 
 from trainmaster.cli.command_table import JOB_COMMANDS
 from trainmaster.cli.installation import open_store, user_name
-from trainmaster.cli.job_output import entry_json, entry_row, print_replicas, print_summary, print_trials
+from trainmaster.cli.job_output import entry_json, entry_row, find_job, print_replicas, print_summary, print_trials
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, OutputFormat, complete_job_id
@@ -193,14 +193,6 @@ def job_filter(state: ByState, user: ByUser, mine: bool, label: ByLabel) -> JobF
         raise PermanentError(f"--label: {', '.join(label or ())} must be KEY=VALUE. Example: --label team=vision")
     by = user_name() if mine else user or ""
     return JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
-
-
-def find_job(store: Store, job_id: str) -> State:
-    """Return the job and the replicas of its current attempt. Raises PermanentError if there is no such job."""
-    loaded = store.load_attempt(job_id)
-    if loaded is None:
-        raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
-    return loaded.state
 
 
 def _view(state: State, report: CostReport | None) -> dict[str, Any]:

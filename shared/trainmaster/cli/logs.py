@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from trainmaster.cli.installation import open_store
-from trainmaster.cli.jobs import find_job
+from trainmaster.cli.job_output import find_job
 from trainmaster.cli.options import JobId, OutputFormat, parse_duration
 from trainmaster.cli.output import Format, complain
 from trainmaster.core.model.job import Job, public_id

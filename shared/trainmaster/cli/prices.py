@@ -46,9 +46,9 @@ def update(
     file = make_price_file(skus, datetime.now(UTC), "Cloud Billing catalogue")
     objects().write(uri, write_price_list(file), content_type="application/json")
     resources = {entry.resource for entry in file.prices}
-    regions = {region for entry in file.prices for region in entry.regions}
+    regions = {region for entry in file.prices for region in entry.regions} - {"global"}
     say(f"{uri}: prices of {len(resources)} resources in {len(regions)} regions, in {file.currency}")
-    say(f"read {len(skus)} SKUs of {' and '.join(SERVICES)}")
+    say(f"read {len(skus)} SKUs of {', '.join(SERVICES)}")
     for entry in file.prices:
         if entry.amount is None:
             complain(f"not known: {entry.pricing} {entry.resource} in {', '.join(entry.regions)}: {entry.reason}")

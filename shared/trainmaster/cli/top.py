@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from trainmaster.cli.installation import open_store
-from trainmaster.cli.jobs import find_job
+from trainmaster.cli.job_output import find_job
 from trainmaster.cli.options import JobId, OutputFormat
 from trainmaster.cli.output import Format, complain, fitted_table, literal_text, print_json, print_table
 from trainmaster.core.model.job import Job

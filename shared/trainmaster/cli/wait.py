@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from trainmaster.cli.job_output import trial_table
-from trainmaster.cli.jobs import find_job
+from trainmaster.cli.job_output import find_job, trial_table
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.output import complain, fitted_table, literal_text, replica_state_word
 from trainmaster.core.model.job import Job, JobState, State

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trainmaster.cli.installation import open_store
-from trainmaster.cli.jobs import find_job
+from trainmaster.cli.job_output import find_job
 from trainmaster.cli.metrics import read_metrics
 from trainmaster.cli.options import JobId, parse_replica
 from trainmaster.cli.output import say

@@ -94,7 +94,7 @@ JOB_FILES = {"importlib.metadata", "pydantic", "trainmaster.jobspec"}
     ("arguments", "imported"),
     [
         (["--help"], set()),
-        (["why", "--help"], JOB_FILES | {"trainmaster.cost"}),
+        (["why", "--help"], JOB_FILES),
         (["submit", "--help"], JOB_FILES),
         (["jobs", "--help"], JOB_FILES | {"trainmaster.cost"}),
         (["console", "--help"], {"importlib.metadata", "pydantic"}),

@@ -45,6 +45,7 @@ def test_functions_get_the_documented_settings() -> None:
     variables = client_configuration.application_environment(StackConfig(project="p", bucket="b"), ENDPOINTS)
     assert variables == {
         "TRAINMASTER_PROJECT": "p",
+        "TRAINMASTER_INSTALLATION": "",
         "TRAINMASTER_BUCKET": "b",
         "TRAINMASTER_AGENT": f"gs://trainmaster-local-stage/{agent_object(agent_archive())}",
         "TRAINMASTER_ALGORITHMS": f"gs://trainmaster-local-stage/{algorithms_object(algorithms_archive())}",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainmaster.cli.installation import open_store
-from trainmaster.cli.jobs import find_job
+from trainmaster.cli.job_output import find_job
 from trainmaster.cli.options import JobId
 from trainmaster.cli.output import complain
 from trainmaster.cli.ssh import google_cloud, local_stack

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from trainmaster.cli.installation import choose_installation, open_store, require_package
-from trainmaster.cli.jobs import find_job
+from trainmaster.cli.job_output import find_job
 from trainmaster.cli.options import complete_job_id
 from trainmaster.cli.output import complain, say
 from trainmaster.cli.tensorboard.log_folders import LogFolder, folder_of_job, folder_of_option
