@@ -2,7 +2,7 @@
 
 The rates are stored with the job, so that a change of the price list changes no decision. The cost is an upper bound: a
 VM is counted from its request, for `BOOT_MAX` at most, or for `STARTUP_TIMEOUT_S` if its agent has not reported when it
-started, and until `RELEASE_MAX_S` after its end. Requests that Google refused cost nothing.
+started (each round that begins renews that time), and until `RELEASE_MAX_S` after its end. Refused requests are free.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import groupby, takewhile
 from math import ceil, inf
 from typing import Final
 
-from trainmaster.core.events import VmsNotCreated
+from trainmaster.core.events import AllReady, VmsNotCreated
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import Cap, Plan, Rate, TaskGroup
@@ -98,15 +98,22 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
     rates = {(rate.candidate, rate.task_type): rate for rate in cap.rates}
     not_created = [(entry.at, entry.event) for entry in entries if isinstance(entry.event, VmsNotCreated)]
     refused = dict(sorted(not_created, key=lambda pair: pair[1].others_created))  # of two at one time, the dearer one
+    begun = [entry.at for entry in entries if isinstance(entry.event, AllReady) and entry.event.round]
     spent = 0.0
+
+    def rounds_in(span: Span) -> int:
+        return sum(span.start <= at <= (span.end or now) for at in begun)
+
     for _, of_vm in groupby(sorted(replica_spans(history), key=_vm_of), key=_vm_of):
         spans = [span for span in of_vm if span.phase in PAID | _SEARCHES]
         searches = tuple(takewhile(lambda span: span.phase not in PAID, spans))
         paid = spans[len(searches) :]  # since its first report; a rerun of the job waits for another one
-        if not spans or (not paid and _was_refused(spans[-1], history.state.job, refused)):
+        free_until = None if paid or not spans else _refused_until(searches, history.state.job, refused)
+        if not spans or (free_until and free_until >= (searches[-1].end or now)):
             continue
         paid_s = sum(span.seconds(now) for span in paid)
-        search_s = sum(min(span.seconds(now), STARTUP_TIMEOUT_S) for span in searches)
+        search_s = sum(min(span.seconds(now), STARTUP_TIMEOUT_S * (1 + rounds_in(span))) for span in searches)
+        search_s = min(search_s, (now - free_until).total_seconds()) if free_until else search_s
         if paid and all(span.phase is not Phase.STARTING for span in searches):  # its set-up is known
             search_s = min(search_s, BOOT_MAX.total_seconds())
         task_type = spans[-1].replica_id.task_type
@@ -115,12 +122,14 @@ def spent_at_most(cap: Cap, entries: Sequence[LedgerEntry], now: datetime) -> fl
     return spent
 
 
-def _was_refused(search: Span, job: Job, refused: Mapping[datetime, VmsNotCreated]) -> bool:
-    """Whether the last request that this search made created no VM of the replica."""
-    if search.end is None:
-        return bool(job.placement.problem)
-    event = refused.get(search.end)
-    return event is not None and (not event.others_created or f"({search.replica_id.task_type})" in event.requested)
+def _refused_until(searches: Sequence[Span], job: Job, refused: Mapping[datetime, VmsNotCreated]) -> datetime | None:
+    """Return until when the requests of this search created no VM of the replica; None: there may be one since then."""
+    kind, end = f"({searches[-1].replica_id.task_type})", searches[-1].end
+    own = [at for at, event in refused.items() if not event.others_created or kind in event.requested]
+    if end is not None:
+        return end if end in own else None
+    last = max((at for at in own if at >= searches[0].start), default=None)
+    return last and max(last, job.placement.next_at or last)
 
 
 def _vm_of(span: Span) -> tuple[str, int]:
