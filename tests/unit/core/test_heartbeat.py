@@ -100,10 +100,16 @@ def test_heartbeat_of_a_vm_that_is_not_the_running_one_is_not_read(changes: dict
     assert len(heartbeats_to_read(RUNNING, (changed, *others), NOW)) == len(others)
 
 
-@pytest.mark.parametrize("state", [state for state in ReplicaState if state is not ReplicaState.RUNNING])
-def test_heartbeat_of_a_replica_that_does_not_run_is_not_read(state: ReplicaState) -> None:
+@pytest.mark.parametrize("state", ReplicaState)
+def test_heartbeat_of_a_replica_is_read_if_its_vm_is_known_and_it_has_not_completed(state: ReplicaState) -> None:
+    """A VM may hang while its replica waits in it for the next attempt."""
     changed = with_ids(a_state(a_replica(WORKER_0, state)))
-    assert len(heartbeats_to_read(changed, vms_of(changed), NOW)) == len(changed.replicas) - 1
+    unread = state is ReplicaState.COMPLETED
+    assert len(heartbeats_to_read(changed, vms_of(changed), NOW)) == len(changed.replicas) - unread
+    unknown = tuple(
+        replace(each, instance_id=None) if each.replica_id == WORKER_0 else each for each in changed.replicas
+    )
+    assert len(heartbeats_to_read(State(changed.job, unknown), vms_of(changed), NOW)) == len(changed.replicas) - 1
 
 
 @pytest.mark.parametrize("state", [JobState.PREPARING, JobState.SUCCEEDED])
