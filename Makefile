@@ -77,7 +77,7 @@ PYTEST_QUICK := $(BIN)/python -m pytest --numprocesses logical --dist worksteal
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## run the unit tests, which need nothing but .venv
-	@$(PYTEST_QUICK) tests/unit
+	@$(PYTEST_QUICK) -m "not heavy" tests/unit
 
 .PHONY: test-quick
 test-quick: $(INSTALLED) ## run the quick tests, which need no emulators

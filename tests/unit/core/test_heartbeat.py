@@ -118,6 +118,13 @@ def test_heartbeats_of_a_job_that_does_not_run_are_not_read(state: JobState) -> 
     assert heartbeats_to_read(changed, vms_of(changed), NOW) == ()
 
 
+def test_node_that_hangs_while_its_slice_waits_for_the_next_attempt_is_looked_at() -> None:
+    waiting = with_ids(a_state(a_replica(WORKER_0, ReplicaState.WAITING)))
+    nodes = tuple(replace(vm, is_tpu=True, instance_id="node") for vm in vms_of(waiting))
+    read = [heartbeats_to_read(waiting, nodes, NOW + minute * timedelta(minutes=1)) for minute in range(10)]
+    assert max(map(len, read)) == len(waiting.replicas)
+
+
 def test_heartbeats_of_tpu_nodes_are_read_every_ten_minutes() -> None:
     """Jobs with TPU nodes are reconciled every minute. Hosts may not know the id of their node."""
     vms = tuple(replace(vm, is_tpu=True, instance_id="node") for vm in vms_of(RUNNING))

@@ -180,8 +180,7 @@ def _doubt(job: Job, replica: Replica, *, has_series: bool) -> timedelta:
 
 
 def _has_run_for(duration: timedelta, job: Job, replica: Replica, vm: Vm, now: datetime) -> bool:
-    is_known = replica.instance_id == vm.instance_id and replica.state is not ReplicaState.COMPLETED
-    if not is_known and not (vm.is_tpu and replica.state is ReplicaState.RUNNING):
+    if replica.state is ReplicaState.COMPLETED or (replica.instance_id != vm.instance_id and not vm.is_tpu):
         return False
     ordered_at = job.round.ordered_at if _is_awaited(job, replica) else None
     since = [moment for moment in (replica.ready_at, vm.started_at, ordered_at) if moment is not None]
