@@ -147,11 +147,11 @@ LEFT_OPEN: Final = f"""
 import os, subprocess, sys
 out = open(os.environ["GCS"] + "/" + os.environ["BUCKET"] + "/model.bin", "w", buffering=1)
 out.write({CONTENT!r})
-sleep = ["env", "-i", "sleep", os.environ["SECONDS_OPEN"]]
-subprocess.Popen(sleep, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True)
+sleep = ["sleep", os.environ["SECONDS_OPEN"]]
+subprocess.Popen(sleep, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True, env={{}})
 os._exit(0)
 """
-"""A process that outlives the program has the file open."""
+"""A process that outlives the program has the file open. It never has the agent's mark in its environment."""
 
 
 @pytest.mark.parametrize(("seconds", "cause"), [("1", "process"), ("30", "setup")])
