@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
 pytest_plugins = [
+    "tests.support.captured_logs",
     "tests.support.compiled_rules",
     "tests.support.conformance.recorder",
     "tests.support.fewer_messages",
@@ -124,7 +125,8 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Commands that run in this process, and the simulator, may have turned logging off."""
-    logging.disable(logging.NOTSET)
+    if logging.root.manager.disable:
+        logging.disable(logging.NOTSET)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

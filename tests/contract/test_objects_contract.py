@@ -14,6 +14,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
+from tests.support.captured_logs import CapturedLogs
 from tests.support.serving import serving
 from trainmaster.gcp import clients
 from trainmaster.gcp.storage_objects import StorageObjects
@@ -104,7 +105,7 @@ class Forbidding(BaseHTTPRequestHandler):
 
 
 def test_forbidden_deletion_is_logged_and_raises_nothing(
-    uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    uri: str, monkeypatch: pytest.MonkeyPatch, caplog: CapturedLogs
 ) -> None:
     """Otherwise a job file that was submitted would be redelivered until it is a dead letter."""
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Forbidding)) as endpoint, caplog.at_level(logging.WARNING):

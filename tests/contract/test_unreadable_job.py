@@ -8,6 +8,7 @@ import logging
 import pytest
 from google.cloud.firestore import Client
 
+from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
@@ -32,9 +33,7 @@ def world(request: pytest.FixtureRequest, client: Client) -> World:
     return world
 
 
-def test_sweep_serves_the_other_jobs_and_reports_the_unreadable_one(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_sweep_serves_the_other_jobs_and_reports_the_unreadable_one(world: World, caplog: CapturedLogs) -> None:
     caplog.set_level(logging.ERROR)
     assert sweep.handle(world.deps) == ("digits_1",)
     world.deliver()

@@ -21,6 +21,7 @@ from werkzeug.serving import make_server
 
 from tests.infra.conftest import Plan
 from tests.infra.test_topic_schemas import SCHEMAS, accepts, compile_schema, fields, fields_of_model
+from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import CHIEF, a_tuning_spec
 from tests.support.serving import serving
 from tests.support.world import World
@@ -199,7 +200,7 @@ def test_webhook_is_called_again_only_where_that_may_help(
 
 
 def test_unreachable_webhook_is_called_again_and_its_address_is_not_logged(
-    function: FlaskClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    function: FlaskClient, monkeypatch: pytest.MonkeyPatch, caplog: CapturedLogs
 ) -> None:
     monkeypatch.setenv("WEBHOOK_ADDRESS", "http://127.0.0.1:9/services/secret")
     assert push(function, a_message()) == HTTPStatus.SERVICE_UNAVAILABLE

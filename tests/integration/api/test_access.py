@@ -20,6 +20,7 @@ from tests.integration.api.client import (
     an_app,
 )
 from tests.integration.api.test_custom_jobs import POOLS
+from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.api.cached_access import ENTRIES_MAX, GRANTED_S, UNKNOWN_S, CachedAccess
@@ -104,7 +105,7 @@ def test_call_without_token_is_unauthenticated(api: Api, token: str | None) -> N
 
 
 def test_unknown_token_is_unauthenticated_and_never_logged(
-    api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    api: Api, caplog: CapturedLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("trainmaster"), "propagate", True)
     with caplog.at_level(logging.DEBUG):
@@ -277,7 +278,7 @@ def test_every_caller_may_use_the_default_service_account(api: Api) -> None:
 
 
 def test_unexpected_exception_is_internal_error_and_logged(
-    api: Api, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    api: Api, world: World, monkeypatch: pytest.MonkeyPatch, caplog: CapturedLogs
 ) -> None:
     monkeypatch.setattr(logging.getLogger("trainmaster"), "propagate", True)
     monkeypatch.setattr(world.store, "load", lambda *_, **__: 1 / 0)

@@ -15,6 +15,7 @@ import requests
 from google.cloud import tpu_v2
 
 from tests.integration.tpu.slices import ONE_HOST, RUN, ZONE, a_create, a_metadata, a_tpu_job
+from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import START
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.plan import TpuQueue
@@ -210,7 +211,7 @@ def test_node_of_a_queued_resource_is_deleted_after_the_queued_resource(
 
 
 def test_resources_that_are_not_trainmasters_do_not_hide_others(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: CapturedLogs
 ) -> None:
     plain_node = {**NODE, "name": f"{PARENT}/nodes/plain", "labels": {}}
     odd_node = {**NODE, "name": f"{PARENT}/nodes/odd"}

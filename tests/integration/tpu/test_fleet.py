@@ -28,6 +28,7 @@ from tests.integration.tpu.slices import (
     a_tpu_job,
     parent,
 )
+from tests.support.captured_logs import CapturedLogs
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TpuQueue
@@ -432,7 +433,7 @@ def test_nodes_of_all_pages_are_listed(tpus: EmulatorWorld, monkeypatch: pytest.
 
 
 def test_queue_that_cannot_be_listed_does_not_hide_the_nodes(
-    tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, job: Job
+    tpus: EmulatorWorld, monkeypatch: pytest.MonkeyPatch, caplog: CapturedLogs, job: Job
 ) -> None:
     vm = create_slice(tpus.fleet, job)
 
@@ -444,16 +445,14 @@ def test_queue_that_cannot_be_listed_does_not_hide_the_nodes(
     assert "Queued resources cannot be listed in zone -" in caplog.text
 
 
-def test_node_with_the_label_but_without_a_replica_name_is_ignored(
-    tpus: EmulatorWorld, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_node_with_the_label_but_without_a_replica_name_is_ignored(tpus: EmulatorWorld, caplog: CapturedLogs) -> None:
     tpus.slices.run("foreign", tpu=ONE_HOST, labels={"trainmaster-job": "x"})
     tpus.slices.run("without-label", tpu=ONE_HOST)
     assert tpus.fleet.list_all() == ()
     assert "foreign has a job's label, but a name that no replica has" in caplog.text
 
 
-def test_unhealthy_node_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_unhealthy_node_is_logged(caplog: CapturedLogs) -> None:
     symptom = tpu_v2.Symptom(symptom_type="HBM_OUT_OF_MEMORY", worker_id="2", details="15.9 of 16 GiB")
     node = tpu_v2.Node(name="n", health="UNHEALTHY_MAINTENANCE", health_description="moving", symptoms=[symptom])
     log_health(node)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from werkzeug.test import TestResponse
 
+from tests.support.captured_logs import CapturedLogs
 from tests.support.console_site import READ_ONLY, Site
 from tests.support.jobs import CHIEF
 from tests.support.study import Study
@@ -182,7 +183,7 @@ def test_wrong_labels_are_refused_by_field(site: Site, text: str, field: str) ->
     assert site.world.job.labels == ()
 
 
-def test_ended_job_is_deleted_once(ended: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_ended_job_is_deleted_once(ended: Site, caplog: CapturedLogs) -> None:
     caplog.set_level(logging.INFO, "trainmaster.console.actions")
     fields = form_of(ended, "/jobs/digits_1/delete")
     for _ in range(2):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World, run_in_sequence
 from tests.unit.flows.sweep_helpers import (
@@ -33,9 +34,7 @@ from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import Orphan
 
 
-def test_orphans_are_reported_first_and_deleted_by_a_later_sweep(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_orphans_are_reported_first_and_deleted_by_a_later_sweep(world: World, caplog: CapturedLogs) -> None:
     vms = make_orphans(world)
     world.wait(orphans.ORPHAN_AGE_MIN_S)
     with caplog.at_level(logging.WARNING):

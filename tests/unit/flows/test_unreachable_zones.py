@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.captured_logs import CapturedLogs
 from tests.support.jobs import CHIEF, WORKER_0
 from tests.support.world import World
 from tests.unit.flows.sweep_helpers import search_orphans, sweep
@@ -68,7 +69,7 @@ def refuse_lists(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_refused_lists_are_named_for_a_job_that_runs(
-    running: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    running: World, monkeypatch: pytest.MonkeyPatch, caplog: CapturedLogs
 ) -> None:
     refuse_lists(running, monkeypatch)
     sweep(running, TEN_MINUTES)
