@@ -77,7 +77,8 @@ class World:
         }
         event = bodies.get(function, {})
         attributes = {"identity": self._token(job_id)} if event is subject or "cause" in event else {}
-        message = {"data": _encoded(event), "attributes": attributes, "messageId": "1"}
+        data = base64.b64encode(json.dumps(event).encode()).decode()
+        message = {"data": data, "attributes": attributes, "messageId": "1"}
         body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
         return "POST", "/", {"Content-Type": "application/json"}, body
 
@@ -154,7 +155,3 @@ def world(folder: Path) -> Iterator[World]:
             issuer,
             iap,
         )
-
-
-def _encoded(event: object) -> str:
-    return base64.b64encode(json.dumps(event).encode()).decode()

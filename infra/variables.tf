@@ -52,8 +52,8 @@ variable "limits" {
   default     = {}
 
   validation {
-    condition     = alltrue([for name, number in var.limits : number == floor(number) && number >= (startswith(name, "team:") ? 1 : 0)])
-    error_message = "Limits are whole numbers from 0, and weights of teams from 1."
+    condition     = alltrue([for name, number in var.limits : number == floor(number) && number >= (startswith(name, "team:") ? 1 : 0) && can(regex("^(team:[a-z0-9_-]{1,63}|[^:=,]+)$", name))])
+    error_message = "Limits are whole numbers from 0, and weights from 1: \"team:vision\" = 2 for the label team=vision."
   }
 }
 

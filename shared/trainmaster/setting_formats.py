@@ -13,10 +13,11 @@ from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
 from trainmaster.core.intake.named_resources import ResourceKind
+from trainmaster.core.model.label_rules import LABEL_VALUE
 from trainmaster.presentation.price import Price, read_price
 
 _ACCOUNT_NETWORK: Final = "finance@my-project.iam.gserviceaccount.com=trainmaster-finance"
-_REGION: Final = re.compile(r"[a-z]+-[a-z]+[0-9]+")
+REGION_NAME: Final = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 _IMAGE: Final = re.compile(r"projects/[^/]+/global/images/(family/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -60,7 +61,7 @@ def _parse_regions(text: str) -> tuple[str, ...]:
     """Parse `us-central1,europe-west4`. Regions need not be in our table: Google adds some every year."""
     regions = tuple(_items(text))
     for region in regions:
-        if not _REGION.fullmatch(region):
+        if not REGION_NAME.fullmatch(region):
             raise ValueError(f"{region!r} is not a region, such as us-central1")
     return regions
 
@@ -83,8 +84,8 @@ def _parse_limits(text: str) -> dict[str, int]:
         name, _, count = item.partition("=")
         if not name or not count.isdecimal() or name in limits:
             raise ValueError(f"{item!r} is not RESOURCE=NUMBER, once each, such as vcpus=450")
-        if name.startswith("team:") and not int(count):
-            raise ValueError(f"{item!r} is not a weight of at least 1, such as team:vision=2")
+        if name.startswith("team:") and not (int(count) and LABEL_VALUE.fullmatch(name.removeprefix("team:") or "*")):
+            raise ValueError(f"{item!r} is not a weight of at least 1 of a label's value, such as team:vision=2")
         limits[name] = int(count)
     return limits
 

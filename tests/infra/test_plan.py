@@ -107,7 +107,7 @@ def test_wrong_variables_are_rejected_by_name(terraform: Terraform, archives: di
         "walled_accounts": json.dumps({"one": WALL, "two": WALL}),
         "ssh_users": '["ml@example.com"]',
         "api_access": "public",
-        "limits": '{"team:vision"=0}',
+        "limits": '{"team:Vision"=1}',
     }
     given = [f"-var={name}={value}" for name, value in wrong.items()]
     done = terraform("plan", "-input=false", "-no-color", "-refresh=false", *given)

@@ -6,6 +6,7 @@ Source: https://cloud.google.com/compute/docs/api/how-tos/batch and apitools' ba
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from email.message import Message
@@ -28,10 +29,11 @@ def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> R
     parts = []
     for part in cast(list[Message], message.get_payload()):
         response = dispatch(_parse_request(str(part.get_payload())))
+        content_id = re.sub(r"^\s*<", "<response-", str(part["Content-ID"]))
         parts.append(
             f"--{boundary}\r\n"
             "Content-Type: application/http\r\n"
-            f"Content-ID: {_response_id(str(part['Content-ID']))}\r\n\r\n"
+            f"Content-ID: {content_id}\r\n\r\n"
             f"HTTP/1.1 {response.status}\r\n"
             f"Content-Type: {response.content_type}\r\n"
             f"Content-Length: {response.content_length}\r\n\r\n"
@@ -52,7 +54,3 @@ def _parse_request(text: str) -> Request:
         content_type=message.get("content-type"),
     )
     return Request(builder.get_environ())
-
-
-def _response_id(content_id: str) -> str:
-    return f"<response-{content_id.strip().removeprefix('<')}" if content_id.strip().startswith("<") else content_id

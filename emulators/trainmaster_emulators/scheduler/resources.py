@@ -140,7 +140,8 @@ def new_job(body: Mapping[str, Any], parent: str, default_id: str, now: datetime
 
 def changed_job(job: Job, body: Mapping[str, Any], mask: str, now: datetime) -> Job:
     """Return the job after an update: the fields of the mask, or all fields of the body. Raises ApiError."""
-    paths = [_camel(path) for path in mask.split(",") if path] or [key for key in body if key not in OUTPUT_ONLY]
+    names = [_SNAKE.sub(lambda match: match[1].upper(), path.strip()) for path in mask.split(",") if path]
+    paths = names or [key for key in body if key not in OUTPUT_ONLY]
     document = job.model_dump(mode="json", by_alias=True, exclude_none=True)
     for path in paths:
         if path.partition(".")[0] in (*OUTPUT_ONLY, "name"):
@@ -187,7 +188,3 @@ def _copy(source: Mapping[str, Any], target: dict[str, Any], path: list[str]) ->
         target[key] = source[key]
     else:
         target.pop(key, None)
-
-
-def _camel(path: str) -> str:
-    return _SNAKE.sub(lambda match: match[1].upper(), path.strip())

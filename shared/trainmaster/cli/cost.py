@@ -15,11 +15,13 @@ from trainmaster.cli.jobs import ByLabel, ByState, ByUser, Mine, job_filter
 from trainmaster.cli.options import OutputFormat
 from trainmaster.cli.output import Format, complain, print_result
 from trainmaster.core.model.job import Job
+from trainmaster.core.model.label_rules import is_legal_job_label
 from trainmaster.core.model.tuning import trial_id
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.cost.job_cost import JobCost
 from trainmaster.cost.report import CostSources, cost_report
+from trainmaster.errors import PermanentError
 from trainmaster.ports import Store
 from trainmaster.presentation.cost_view import money_words
 from trainmaster.presentation.job_view import timestamp
@@ -49,12 +51,15 @@ def cost(
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """Show what jobs cost at list prices, by user or by a label. Reads the ledger of each job."""
-    store = open_store()
-    jobs = store.recent_jobs(limit + 1, None, job_filter(state, user, mine, label))
+    if not is_legal_job_label(by, ""):
+        raise PermanentError(f"--by: must be `user` or the key of a label, not {by!r}. Example: --by team")
+    only, store = job_filter(state, user, mine, label), open_store()
+    jobs = store.recent_jobs(limit + 1, None, only)
     has_more, jobs = len(jobs) > limit, jobs[:limit]
     sums: defaultdict[str, Sum] = defaultdict(Sum)
     for job in jobs:
-        _add(job, store, sums[owner(job).words if by == USER else _value(job, by)])
+        labels = {label.key: label.value for label in job.labels}
+        _add(job, store, sums[owner(job).words if by == USER else labels.get(by, "-")])
     rows = sorted(sums.items(), key=lambda item: (-item[1].amount, item[0]))
     print_result(
         form,
@@ -77,10 +82,6 @@ def cost(
     )
     if has_more:
         complain(f"Jobs created before {timestamp(jobs[-1].created_at)} are not counted: raise `--limit`.")
-
-
-def _value(job: Job, key: str) -> str:
-    return next((label.value for label in job.labels if label.key == key), "-")
 
 
 def _add(job: Job, store: Store, total: Sum) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 from trainmaster.cli.output import print_table, replica_state_word, say
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.tuning import Trial, Tuning
+from trainmaster.core.model.tuning import Trial, Tuning, tuning_job_id
 from trainmaster.errors import PermanentError
+from trainmaster.jobspec import JOB_ID
 from trainmaster.ports import Store
 
 
@@ -70,14 +71,8 @@ def trial_table(tuning: Tuning, trials: Iterable[Trial]) -> tuple[list[str], lis
 
 def entry_row(entry: LedgerEntry) -> list[str]:
     """Return a ledger entry as a row of a table."""
-    decision = entry.decision
-    return [
-        entry.at.strftime("%H:%M:%S.%f")[:-3],
-        entry.key,
-        str(int(decision.rule)),
-        decision.action.kind,
-        decision.text,
-    ]
+    decision, at = entry.decision, entry.at.strftime("%H:%M:%S.%f")[:-3]
+    return [at, entry.key, str(int(decision.rule)), decision.action.kind, decision.text]
 
 
 def entry_json(entry: LedgerEntry) -> dict[str, Any]:
@@ -97,7 +92,7 @@ def entry_json(entry: LedgerEntry) -> dict[str, Any]:
 
 def find_job(store: Store, job_id: str) -> State:
     """Return the job and the replicas of its current attempt. Raises PermanentError if there is no such job."""
-    loaded = store.load_attempt(job_id)
+    loaded = store.load_attempt(job_id) if JOB_ID.fullmatch(tuning_job_id(job_id)) else None
     if loaded is None:
         raise PermanentError(f"there is no job {job_id}. `trainmaster jobs list` shows all jobs")
     return loaded.state

@@ -17,6 +17,7 @@ from trainmaster.cli.options import JobId, OutputFormat, complete_job_id
 from trainmaster.cli.output import Format, complain, print_json, print_result, print_table, say
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState, Label, State
+from trainmaster.core.model.label_rules import is_legal_job_label
 from trainmaster.core.reporting.history import read_history
 from trainmaster.core.reporting.submission_origin import owner
 from trainmaster.cost.report import CostReport, CostSources, cost_report
@@ -165,8 +166,7 @@ def wait_command(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
 @app.command()
 def cancel(job_id: JobId) -> None:
     """Cancel a job and delete its VMs. A job that has ended stays as it is, which is not an error."""
-    store = open_store()
-    find_job(store, job_id)
+    find_job(store := open_store(), job_id)
     from trainmaster.flows.user_requests import cancel_job
     from trainmaster.wiring.core_services import deps
 
@@ -177,8 +177,7 @@ def cancel(job_id: JobId) -> None:
 @app.command()
 def ledger(job_id: JobId, form: OutputFormat = Format.TABLE) -> None:
     """Show every event of a job in the order of its commits, with the decision and its rule."""
-    store = open_store()
-    find_job(store, job_id)
+    find_job(store := open_store(), job_id)
     entries = store.ledger(job_id)
     columns = ["at", "event", "rule", "decision", "why"]
     print_result(form, map(entry_json, entries), columns, [entry_row(entry) for entry in entries])
@@ -189,8 +188,10 @@ def job_filter(state: ByState, user: ByUser, mine: bool, label: ByLabel) -> JobF
     if mine and user:
         raise PermanentError("--mine and --user cannot be combined: --mine is --user with your own address")
     labels = [text.partition("=") for text in label or ()]
-    if not all(key and equals for key, equals, _ in labels):
-        raise PermanentError(f"--label: {', '.join(label or ())} must be KEY=VALUE. Example: --label team=vision")
+    if not all(equals and is_legal_job_label(key, value) for key, equals, value in labels):
+        raise PermanentError(
+            f"--label: {', '.join(label or ())} must be KEY=VALUE, of a-z, 0-9, _, -, as in team=vision"
+        )
     by = user_name() if mine else user or ""
     return JobFilter(tuple(state or ()), by, tuple(Label(key, value) for key, _, value in labels))
 

@@ -168,8 +168,8 @@ class Tools:
 
     def compare_cost(self, documents: list[Text], continuation: Continuation = 0) -> str:
         """Compare what jobs would cost, without submitting them: the list price of each document, by its number."""
-        found = ((number, job_findings(_read(text)[0])) for number, text in enumerate(documents, 1))
-        lines = ((f"{number}: {each}", each) for number, findings in found for each in findings)
+        jobs = (_read(text, f"document {number}")[0] for number, text in enumerate(documents, 1))
+        lines = ((f"{number}: {each}", each) for number, job in enumerate(jobs, 1) for each in job_findings(job))
         return _answer((line for line, each in lines if each.status == "FIX" or "price" in each.what), continuation)
 
     def submit(self, document: Text) -> str:
@@ -230,9 +230,9 @@ def _known_errors() -> Iterator[None]:
         raise ToolError(printable(explain(error) or str(error))[: CHARS_MAX - _ROOM]) from error
 
 
-def _read(document: str) -> tuple[dict[str, Any], str | None]:
+def _read(document: str, name: str = "document") -> tuple[dict[str, Any], str | None]:
     region = known_variables().get(REGION)
-    job = with_time_in_job_id(read_document(document.encode(), "document", region), datetime.now(UTC))
+    job = with_time_in_job_id(read_document(document.encode(), name, region), datetime.now(UTC))
     return with_default_region(job, region), region
 
 
@@ -247,4 +247,4 @@ def _answer(lines: Iterable[str], continuation: int = 0, mark: str = "") -> str:
             shown.append(f"There is more: continuation {number}.")
             break
         shown.append(mark + part)
-    return "\n".join(shown)
+    return "\n".join(shown) or "Nothing."

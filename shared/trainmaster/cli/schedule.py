@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from trainmaster.cli.installation import choose_installation, user_name
-from trainmaster.cli.options import OutputFormat
+from trainmaster.cli.options import DEFAULT_REGION, OutputFormat
 from trainmaster.cli.output import Format, print_json, print_result, say
 from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.document_fields import with_versions
@@ -33,13 +34,15 @@ from trainmaster.flows.job_creation.package_versions import with_generations
 from trainmaster.jobspec import InvalidJob, accept, detect_kind, job_id_of, with_id_from_file, with_time_in_job_id
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
 from trainmaster.messaging import topics
+from trainmaster.setting_formats import REGION_NAME
 from trainmaster.settings import settings
 from trainmaster.wiring.installation import API
 
 if TYPE_CHECKING:
     from trainmaster.gcp.tools.scheduler import CloudScheduler
 
-REGION: Final = "us-central1"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,480}")
+"""Source: Cloud Scheduler's rule for names. 20 of its 500 characters are for the installation."""
 
 
 class CreateByDefault(TyperGroup):
@@ -65,7 +68,7 @@ def create(
     ],
     job_file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="Job file.")],
     cron: Annotated[str, typer.Option(help="When to submit, as a cron expression: '0 3 * * *'.")],
-    location: Location = REGION,
+    location: Location = DEFAULT_REGION,
     time_zone: Annotated[str, typer.Option(help="Time zone of --cron. Times in job ids are UTC.")] = "Etc/UTC",
     submit_as: Annotated[
         str | None,
@@ -78,8 +81,7 @@ def create(
     api: Annotated[
         str | None,
         typer.Option(
-            help=f"Address of the function api, for --submit-as. [default: ${API}, if it is set]",
-            metavar="URL",
+            help=f"Address of the function api, for --submit-as. [default: ${API}, if it is set]", metavar="URL"
         ),
     ] = None,
     follow_packages: Annotated[
@@ -119,18 +121,19 @@ def create(
 
 
 @app.command("list")
-def list_schedules(location: Location = REGION, form: OutputFormat = Format.TABLE) -> None:
+def list_schedules(location: Location = DEFAULT_REGION, form: OutputFormat = Format.TABLE) -> None:
     """List the schedules of a region: those that submit jobs, and any others."""
     choose_installation()
+    parent, beginning = _parent(location), f"/jobs/{_own_name('-')[:-1]}"
     with closing(_scheduler()) as scheduler:
-        schedules = [job for job in scheduler.list_jobs(_parent(location)) if f"/jobs/{_own_name('')}" in job["name"]]
+        schedules = [job for job in scheduler.list_jobs(parent) if beginning in job["name"]]
     print_result(
         form,
         schedules,
         ["name", "cron", "time_zone", "state", "next", "last", "result"],
         [
             [
-                job["name"].rpartition(f"/jobs/{_own_name('')}")[2],
+                job["name"].rpartition(beginning)[2],
                 job.get("schedule", ""),
                 job.get("timeZone", ""),
                 job.get("state", ""),
@@ -152,33 +155,34 @@ def _result(job: dict[str, Any]) -> str:
 
 
 @app.command()
-def run(name: Name, location: Location = REGION) -> None:
+def run(name: Name, location: Location = DEFAULT_REGION) -> None:
     """Submit the job file now, once. The schedule does not change."""
     _act("run", name, location, "started")
 
 
 @app.command()
-def pause(name: Name, location: Location = REGION) -> None:
+def pause(name: Name, location: Location = DEFAULT_REGION) -> None:
     """Submit nothing until the schedule is resumed. The times that pass meanwhile are left out."""
     _act("pause", name, location, "paused")
 
 
 @app.command()
-def resume(name: Name, location: Location = REGION) -> None:
+def resume(name: Name, location: Location = DEFAULT_REGION) -> None:
     """Continue a paused schedule with its next time."""
     _act("resume", name, location, "resumed")
 
 
 @app.command()
-def delete(name: Name, location: Location = REGION) -> None:
+def delete(name: Name, location: Location = DEFAULT_REGION) -> None:
     """Delete a schedule. Jobs that it has submitted continue."""
     _act("delete", name, location, "deleted")
 
 
 def _act(verb: Literal["run", "pause", "resume", "delete"], name: str, location: str, done: str) -> None:
     choose_installation()
+    path = f"{_parent(location)}/jobs/{_own_name(name)}"
     with closing(_scheduler()) as scheduler:
-        scheduler.act(verb, f"{_parent(location)}/jobs/{_own_name(name)}")
+        scheduler.act(verb, path)
     say(f"{name}: {done}")
 
 
@@ -187,18 +191,20 @@ def _scheduler() -> CloudScheduler:
 
     endpoint = settings().scheduler_endpoint
     if os.environ.get("PUBSUB_EMULATOR_HOST") and not endpoint:
-        raise PermanentError(
-            "this local stack has no Cloud Scheduler: start it with its functions. --dry-run prints the job"
-        )
+        raise PermanentError("this local stack has no Cloud Scheduler: start it with functions, or use --dry-run")
     return CloudScheduler(endpoint)
 
 
 def _own_name(name: str) -> str:
-    """Return the schedule's name in the project, which several installations may share."""
+    """Return the schedule's name in the project, which several installations may share. Raises PermanentError."""
+    if not _NAME.fullmatch(name):
+        raise PermanentError(f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}. Example: nightly")
     return own(f"-{name}").removeprefix("-")
 
 
 def _parent(location: str) -> str:
+    if not REGION_NAME.fullmatch(location):
+        raise PermanentError(f"--location: must be a region, not {location!r}. Example: --location {DEFAULT_REGION}")
     return f"projects/{settings().project}/locations/{location}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from trainmaster.wiring.folders import with_folder
 from trainmaster.wiring.installation import API, BUCKET, INSTALLATION, PROJECT, REGION, known_variables
 
 LOGGING: Final = "TRAINMASTER_LOGGING_ENDPOINT"
+_ADDRESS: Final = re.compile(r"(jobs|locations/[a-z0-9-]+/[A-Za-z]+)/\w+")
 POLL_S: Final = 10.0
 LATE_LINES_S: Final = 5.0
 """How long after a job's end its VMs may still write log lines."""
@@ -163,6 +165,7 @@ def _address(job: Job | str) -> str:
     """Return the path below the project."""
     if isinstance(job, Job):
         return job.address
-    if job.startswith("projects/"):
-        return "/".join(job.split("/")[2:])
-    return job if "/" in job else f"jobs/{job}"
+    address = re.sub("^projects/[^/]*/", "", job) if "/" in job else f"jobs/{job}"
+    if not _ADDRESS.fullmatch(address):
+        raise PermanentError(f"job: {job!r} is no job id, and no address such as locations/us-central1/customJobs/17")
+    return address

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import cast
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.support.jobs import START, a_spec
 from tests.support.world import World
+from trainmaster.cli.job_output import find_job
 from trainmaster.cli.main import app
+from trainmaster.errors import PermanentError
 from trainmaster.flows import submit
+from trainmaster.ports import Store
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     monkeypatch.setattr("trainmaster.cli.jobs.open_store", lambda: world.store)
+    monkeypatch.setattr("trainmaster.cli.cost.open_store", lambda: world.store)
     for number in range(5):
         world.now = START + timedelta(seconds=number)
         world.job_id = f"job_{number}"
@@ -92,3 +97,25 @@ def test_list_refuses_options_that_say_nothing(world: World, options: list[str],
     result = CliRunner().invoke(app, ["jobs", "list", *options])
     assert result.exit_code == 1
     assert problem in str(result.exception)
+
+
+@pytest.mark.parametrize("label", ["Te am=x", "a.b=c", "a=b=c", "=x", "team", "team=Vision", "k" * 64 + "=v"])
+@pytest.mark.parametrize("command", ["list", "cost"])
+def test_label_that_no_job_can_have_is_refused(world: World, command: str, label: str) -> None:
+    result = CliRunner().invoke(app, ["jobs", command, "--label", label])
+    assert isinstance(result.exception, PermanentError)
+    assert f"--label: {label} must be KEY=VALUE, of a-z" in str(result.exception)
+
+
+@pytest.mark.parametrize("key", ["", "team=vision", "Team", " "])
+def test_cost_by_what_is_no_key_of_a_label_is_refused(world: World, key: str) -> None:
+    result = CliRunner().invoke(app, ["jobs", "cost", "--by", key])
+    assert isinstance(result.exception, PermanentError)
+    assert f"--by: must be `user` or the key of a label, not {key!r}" in str(result.exception)
+
+
+@pytest.mark.parametrize("job_id", ["", "a/b", "../x", "jobs/job_1", "locations/us-central1/customJobs/17", "x y"])
+def test_text_that_is_no_job_id_is_not_looked_up(job_id: str) -> None:
+    """Firestore would take it for a path, and its client raises ValueError."""
+    with pytest.raises(PermanentError, match=r"there is no job .*`trainmaster jobs list` shows all jobs"):
+        find_job(cast(Store, None), job_id)

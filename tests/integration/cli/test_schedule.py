@@ -189,3 +189,21 @@ def test_job_file_that_cannot_be_submitted_repeatedly_is_refused(
     result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
     assert isinstance(result.exception, PermanentError)
     assert message in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", "é", "ok.name", "n" * 481])
+def test_name_that_no_schedule_can_have_is_refused(installation: Installation, tmp_path: Path, name: str) -> None:
+    (file := tmp_path / "nightly.yaml").write_text(yaml.safe_dump(NIGHTLY), encoding="utf-8")
+    options = (str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    for command in (("create", name, *options), ("run", name), ("delete", name)):
+        result = installation.run("schedule", *command)
+        assert isinstance(result.exception, PermanentError)
+        assert f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}" in str(result.exception)
+
+
+@pytest.mark.parametrize("location", ["", "mars", "us-central1-a", "us/x"])
+def test_location_that_is_no_region_is_refused(installation: Installation, location: str) -> None:
+    for command in (("list",), ("run", "nightly")):
+        result = installation.run("schedule", *command, "--location", location)
+        assert isinstance(result.exception, PermanentError)
+        assert f"--location: must be a region, not {location!r}" in str(result.exception)

@@ -383,3 +383,25 @@ def test_without_the_package_the_command_names_the_extra(monkeypatch: pytest.Mon
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(PermanentError, match=r"mcp is not installed.*\.\[mcp\]"):
         mcp()
+
+
+def test_unreadable_document_of_several_is_named(installation: Installation) -> None:
+    text, is_error = call(tools(installation), "compare_cost", documents=["jobId: [unclosed", document()])
+    assert is_error
+    assert "document 1, line " in text
+    assert call(tools(installation), "compare_cost", documents=[]) == ("Nothing.", False)
+
+
+def test_answer_without_content_says_so(installation: Installation) -> None:
+    assert call(tools(installation), "status") == ("Nothing.", False)
+    assert call(tools(installation), "formats", continuation=9999) == ("Nothing.", False)
+
+
+@pytest.mark.parametrize(
+    "address", ["../x", "", "jobs/../../other/jobs/a", "a/b", "a?b", "jobs/", "jobs/a:cancel", "*"]
+)
+def test_address_that_is_none_names_the_argument(installation: Installation, address: str) -> None:
+    for tool in ("why", "logs", "cancel", *(["status"] if address else [])):
+        text, is_error = call(tools(installation), tool, job=address)
+        assert is_error
+        assert f"job: {address!r} is no job id" in text

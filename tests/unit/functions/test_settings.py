@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,12 @@ def test_limits_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weight_of_a_team_is_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", "vcpus=0,team:vision=2")
     assert settings().limits == {"vcpus": 0, "team:vision": 2}
-    monkeypatch.setenv("TRAINMASTER_LIMITS", "team:vision=0")
-    with pytest.raises(ValidationError, match="'team:vision=0' is not a weight of at least 1"):
+
+
+@pytest.mark.parametrize("text", ["team:vision=0", "team:=5", "team:Vision=5", "team:a b=5", "team:*=5", "team:a:b=5"])
+def test_weight_of_what_is_no_team_is_rejected(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_LIMITS", text)
+    with pytest.raises(ValidationError, match=rf"'{re.escape(text)}' is not a weight of at least 1"):
         settings()
 
 

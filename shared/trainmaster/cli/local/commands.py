@@ -158,15 +158,8 @@ def _print_status(stored: StackState, word: str, alive: dict[str, bool], folder:
     if stored.error:
         say(stored.error)
     rows = [
-        [
-            name,
-            "up" if alive[name] else "down",
-            str(service.pid),
-            service.address,
-            str(service.restarts),
-            Path(service.log).name,
-        ]
-        for name, service in stored.services.items()
+        [name, "up" if alive[name] else "down", f"{one.pid}", one.address, f"{one.restarts}", Path(one.log).name]
+        for name, one in stored.services.items()
     ]
     if rows:
         print_table(["service", "state", "pid", "address", "restarts", "log"], rows)

@@ -81,5 +81,6 @@ def _install(folder: Path, requirements: Path, *, with_torch: bool) -> None:
     if with_torch:
         run([*pip, "install", *TORCH])
         for name, call in COMPANIONS.items():
-            if run([python, "-c", f"import torch; {call}"], check=False).returncode:
+            if run([python, "-c", f"import torch; {call}"], check=False, stderr=subprocess.DEVNULL).returncode:
+                say(f"{name} is left out: what the package index has of it cannot be loaded with its torch")
                 run([*pip, "uninstall", "--yes", name])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from trainmaster.core.model.label_rules import LABEL_KEY, LABEL_VALUE, OWN_LABEL_PREFIX
+from trainmaster.core.model.label_rules import is_legal_job_label
 from trainmaster.jobspec.formats.extension import CONVERTED_FROM
 from trainmaster.jobspec.manifests.environment import Names
 from trainmaster.jobspec.manifests.findings import Findings
@@ -114,8 +114,7 @@ def _job_id(metadata: Metadata) -> str:
 def _labels(labels: Mapping[str, str], findings: Findings) -> dict[str, str]:
     kept: dict[str, str] = {}
     for key, value in labels.items():
-        is_own = key.startswith(OWN_LABEL_PREFIX)
-        if not is_own and LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value):
+        if is_legal_job_label(key, value):
             kept[key] = value
         else:
             reason = "Labels of jobs have at most 63 of a-z, 0-9, _ and - in key and value."
