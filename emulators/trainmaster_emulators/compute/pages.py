@@ -24,7 +24,8 @@ def take_page(
     after = _decode(token) if token else None
     remaining = [(key, item) for key, item in items if after is None or key > after]
     page = remaining[:size]
-    next_token = _encode(page[-1][0]) if page and len(remaining) > size else None
+    has_more = page and len(remaining) > size
+    next_token = base64.urlsafe_b64encode(page[-1][0].encode()).decode() if has_more else None
     return [item for _, item in page], next_token
 
 
@@ -32,10 +33,6 @@ def _page_size(text: str) -> int:
     if not text.isdigit() or int(text) > PAGE_SIZE_MAX:
         raise invalid("maxResults", text, f"Must be a number between 0 and {PAGE_SIZE_MAX}.")
     return int(text)
-
-
-def _encode(key: str) -> str:
-    return base64.urlsafe_b64encode(key.encode()).decode()
 
 
 def _decode(token: str) -> str:

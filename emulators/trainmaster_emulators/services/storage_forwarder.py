@@ -170,9 +170,6 @@ class StorageHandler(ForwardingHandler):
                 upstream.send(piece)
         return upstream.getresponse()
 
-    def _location(self, value: str, host: str) -> str:
-        return public_location(value, host, self.server.storage)
-
     def _send_back(self, response: http.client.HTTPResponse, host: str) -> None:
         """Return the response to the client.
 
@@ -181,7 +178,7 @@ class StorageHandler(ForwardingHandler):
         self.send_response_only(response.status, response.reason)
         for name, value in response.headers.items():
             if name.lower() == "location":
-                self.send_header(name, self._location(value, host))
+                self.send_header(name, public_location(value, host, self.server.storage))
             elif name.lower() not in HOP_HEADERS:
                 self.send_header(name, value)
         bodiless = self.command == "HEAD" or response.status in (204, 304)

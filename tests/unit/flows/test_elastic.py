@@ -17,6 +17,7 @@ from trainmaster.core.model.vm import Directive, DirectiveAction
 from trainmaster.core.reporting.explain import next_steps
 from trainmaster.core.reporting.phases import Phase, replica_spans
 from trainmaster.core.timeouts import GROWTH_MIN, MISSING_VM_MAX, PARTIAL_GANG_WAIT_MAX_S
+from trainmaster.flows import vm_ready
 
 A, B = "us-central1-a", "us-central1-b"
 
@@ -98,6 +99,57 @@ def test_refused_member_is_left_out_at_once_and_the_others_know_it() -> None:
     assert running(world) == (2, ["worker-1"]), "the gang does not move"
     assert world.job.zone == A
     world.check()
+
+
+def start_unrecorded(monkeypatch: pytest.MonkeyPatch, *ready: Any, **options: Any) -> World:
+    """Return a job whose members have reported, in this order, before its start is recorded."""
+    world = World()
+    world.submit({**a_spec(), "trainmaster": {"zones": [A, B], **options}})
+    world.deliver()
+    with monkeypatch.context() as patched:
+        patched.setattr(vm_ready, "start_if_all_ready", lambda *_, **__: None)
+        for replica_id in ready:
+            world.send("vm-ready", replica_id)
+    assert world.state == "PREPARING"
+    return world
+
+
+@pytest.mark.parametrize("last", [CHIEF, WORKER_1])
+def test_member_lost_before_the_start_of_a_complete_gang_is_recorded_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, last: Any
+) -> None:
+    first = (WORKER_1, CHIEF)[last == WORKER_1]
+    world = start_unrecorded(monkeypatch, first, WORKER_0, last, elastic={"minReplicas": 2})
+    lose(world, WORKER_1)
+    assert (world.state, world.job.zone) == ("RUNNING", A)
+    assert running(world) == (2, ["worker-1"])
+    assert charges(world) == FREE
+    world.check()
+
+
+def test_gang_that_was_complete_before_its_start_was_recorded_keeps_its_vms(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = start_unrecorded(monkeypatch, CHIEF, WORKER_0, WORKER_1)
+    kept = world.vm(CHIEF).instance_id
+    lose(world, WORKER_1)
+    pass_minutes(world, 5)
+    assert (world.job.zone, world.vm(CHIEF).instance_id) == (A, kept)
+
+
+def test_gang_that_was_never_complete_moves_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = start_unrecorded(monkeypatch, CHIEF, WORKER_1, elastic={"minReplicas": 2})
+    lose(world, WORKER_1)
+    assert (world.job.zone, [vm.zone for vm in world.vms]) == (B, [B, B, B])
+
+
+def test_report_after_the_first_round_ended_does_not_complete_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = start_unrecorded(monkeypatch, CHIEF, WORKER_1, elastic={"minReplicas": 2})
+    world.send("maintenance", WORKER_1, cause="preemption")
+    world.fleet.delete(world.vm(WORKER_1))
+    world.silent.add(WORKER_1)
+    world.deliver()
+    world.send("vm-ready", WORKER_0)
+    pass_minutes(world)
+    assert (world.state, world.job.round.is_held) == ("PREPARING", True)
 
 
 def test_job_without_the_field_waits_and_moves() -> None:

@@ -107,7 +107,7 @@ class Mirror:
             if end is None:
                 return False
             crc = google_crc32c.extend(copy.crc, end)
-            if _matches(crc, stored):
+            if base64.b64encode(crc.to_bytes(4, "big")).decode() == stored.crc32c:
                 with target.open("ab") as file:
                     file.write(end)
                 self._copies[path] = _Copy(stored.generation, stored.size, crc)
@@ -128,7 +128,3 @@ def _local_path(folder: LogFolder, stored: StoredFile) -> str | None:
     if EVENTS not in path.rpartition("/")[2] and PLUGINS not in f"/{path}":
         return None
     return folder.local_path(path)
-
-
-def _matches(crc: int, stored: StoredFile) -> bool:
-    return base64.b64encode(crc.to_bytes(4, "big")).decode() == stored.crc32c

@@ -10,7 +10,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trainmaster.core.model.floor import NO_VM, is_below_floor, raise_to_floor
-from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.gang import is_required
+from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -45,15 +46,38 @@ def may_go_without(plan: Plan, missing: Collection[ReplicaId]) -> bool:
     return sum(group.count for group in plan.groups) - len(missing) >= plan.elastic.min_replicas
 
 
-def can_spare(job: Job, replica_id: ReplicaId) -> bool:
+def has_started(state: State) -> bool:
+    """Whether all required replicas have been ready: the job is RUNNING, or will be once that is recorded."""
+    return state.job.started_at is not None or is_start_missed(state)
+
+
+def is_start_missed(state: State) -> bool:
+    """Whether the job does not run although its required replicas have been ready: the function that counted died, they
+    are not all counted, or their round ended first. False unless `state` holds the whole attempt."""
+    job = state.job
+    required = (replica for replica in state.replicas if is_required(job.plan, replica.replica_id))
+    is_unrecorded = state.whole and job.state is JobState.PREPARING and job.tuning is None
+    return is_unrecorded and all(_was_ready(job, replica) for replica in required)
+
+
+def _was_ready(job: Job, replica: Replica) -> bool:
+    """Whether it has been ready; a member of a held round, for the round before."""
+    if not job.round.is_held or not is_member(job.plan, replica.replica_id):
+        return replica.ever_ready
+    ready_at, ended_at = replica.ready_at, job.round.ordered_at
+    return ready_at is not None and ended_at is not None and ready_at <= ended_at
+
+
+def can_spare(state: State, replica_id: ReplicaId) -> bool:
     """Whether the job goes on without this member, besides those that it goes without already."""
-    return job.started_at is not None and may_go_without(job.plan, {*job.round.without, replica_id})
+    return goes_on(state, {*state.job.round.without, replica_id})
 
 
-def goes_on(state: State) -> bool:
-    """Whether the job can go on without the members that await their VMs. `state` holds the whole attempt."""
-    missing = {member.replica_id for member in members(state) if member.awaits_vm}
-    return state.job.started_at is not None and may_go_without(state.job.plan, missing)
+def goes_on(state: State, missing: Collection[ReplicaId] | None = None) -> bool:
+    """Whether the job goes on without these members, by default those that await VMs. `state` holds the attempt."""
+    if missing is None:
+        missing = {member.replica_id for member in members(state) if member.awaits_vm}
+    return has_started(state) and may_go_without(state.job.plan, missing)
 
 
 def current_incarnation(job: Job, replica: Replica) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import is_ready, joining_members, may_go_without, members, must_have_stopped
+from trainmaster.core.model.members import goes_on, is_ready, joining_members, members, must_have_stopped
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
@@ -72,18 +72,18 @@ def readiness(state: State, vms: tuple[Vm, ...], steps: Iterable[Step], now: dat
     if not all(member.awaits_vm for member in waiting):
         return Readiness.AWAITED
     missing = {member.replica_id for member in waiting}
-    if missing and not _may_begin_without(job, missing, now):
+    if missing and not _may_begin_without(state, missing, now):
         return Readiness.REPORTED
     ids = {member.replica_id for member in all_members}
     is_clear = all(ids.isdisjoint(_subjects(step)) or _is_of_next_vm(state, step, missing) for step in steps)
     return Readiness.READY if is_clear else Readiness.AWAITED
 
 
-def _may_begin_without(job: Job, missing: set[ReplicaId], now: datetime) -> bool:
+def _may_begin_without(state: State, missing: set[ReplicaId], now: datetime) -> bool:
     """Whether the held round of an elastic job need not wait for these members: the last one went without them, or
     their VMs were refused, or do not report."""
-    round_, elastic = job.round, job.plan.elastic
-    if elastic is None or job.started_at is None or not may_go_without(job.plan, missing):
+    round_, elastic = state.job.round, state.job.plan.elastic
+    if elastic is None or not goes_on(state, missing):
         return False
     if missing <= set(round_.without):
         return True

@@ -16,6 +16,7 @@ from typing import Final
 
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
+from trainmaster.core.model.members import has_started
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.timeouts import FAST_RETRIES, RETRY_JITTER, RETRY_MAX, RETRY_MIN, RETRY_SHARE
 
@@ -39,7 +40,7 @@ def provisioning_since(state: State, *, required_only: bool = False) -> tuple[da
 def is_whole_gang_requested(state: State) -> bool:
     """Whether the gang may move without losing work: the job has not run yet, or no required replica has a VM whose
     agent has reported. `state` holds the whole attempt."""
-    return state.job.started_at is None or not any(_has_reported(state.job, replica) for replica in state.replicas)
+    return not has_started(state) or not any(_has_reported(state.job, replica) for replica in state.replicas)
 
 
 def _has_reported(job: Job, replica: Replica) -> bool:

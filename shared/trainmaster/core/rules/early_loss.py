@@ -47,11 +47,11 @@ def judge_early_loss(state: State, replica: Replica, cause: str, now: datetime) 
     job, who = state.job, replica.replica_id.words
     losses = replica.early_losses + 1
     series = describe_series(replica, cause)
-    if losses >= EARLY_LOSSES_MAX and _is_required(job, replica):
+    if losses >= EARLY_LOSSES_MAX and _is_required(state, replica):
         lost = f"{who} lost {losses} VMs in a row before their agents reported, or soon after"
         message = messages.internal_error(f"{lost}; {cause[0].lower()}{cause[1:]}")
         return Decision(Rule.INTERNAL, Reason.VMS_LOST_EARLY, f"{series}: the job fails.", FailJob(message))
-    if not _is_zone_exhausted(job, replica):
+    if not _is_zone_exhausted(state, replica):
         return None
     turn, placement, pause = after_losses(job, now), job.placement, _pause(losses)
     zone = candidate_words(job.plan, turn.candidate)
@@ -97,11 +97,11 @@ def _pause(losses: int) -> timedelta:
     return min(pause, RETRY_MAX)
 
 
-def _is_zone_exhausted(job: Job, replica: Replica) -> bool:
+def _is_zone_exhausted(state: State, replica: Replica) -> bool:
     """Whether required VMs are requested in another zone, if there is one, after this loss."""
     is_last_loss = replica.early_losses_in_zone + 1 >= EARLY_LOSSES_PER_ZONE
-    return is_last_loss and _is_required(job, replica) and len(job.plan.zones) > 1
+    return is_last_loss and _is_required(state, replica) and len(state.job.plan.zones) > 1
 
 
-def _is_required(job: Job, replica: Replica) -> bool:
-    return is_required(job.plan, replica.replica_id) and not can_spare(job, replica.replica_id)
+def _is_required(state: State, replica: Replica) -> bool:
+    return is_required(state.job.plan, replica.replica_id) and not can_spare(state, replica.replica_id)

@@ -31,7 +31,7 @@ def judge_member_exit(state: State, replica: Replica, event: ReplicaExited, now:
     installation, so these decide at once."""
     case, number = Case(state, replica, event, now), state.job.round.number
     held = is_held(state.job, replica.replica_id)
-    if held and event.cause in (ExitCause.SETUP, ExitCause.INSTALL) and can_spare(state.job, replica.replica_id):
+    if held and event.cause in (ExitCause.SETUP, ExitCause.INSTALL) and can_spare(state, replica.replica_id):
         cause = f"{case.who} could not be set up ({messages.exit_outcome(event)})"
         return replace_vm(state, replica, cause, Reason.SETUP_FAILED, event.at, now)
     if decision := judge_unfit(case) or judge_setup_failure(case) or judge_failed_installation(case):

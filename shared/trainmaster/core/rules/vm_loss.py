@@ -32,7 +32,7 @@ def judge_vm_loss(state: State, replica: Replica, event: VmLost, now: datetime) 
     if event.cause is LossCause.STARTUP_TIMEOUT:
         if is_ready(state.job, replica):
             return stale(Reason.NOTHING_TO_DO, "The replica has reported since.")
-        if replica.startup_timeouts and not can_spare(state.job, replica.replica_id):
+        if replica.startup_timeouts and not can_spare(state, replica.replica_id):
             cause = f"{replica.replica_id.words} did not report from its second VM either"
             return internal_error(state.job, cause, Reason.STARTUP_TIMEOUT, replica.key, replaces_vm=True)
     cause = describe_loss(event)

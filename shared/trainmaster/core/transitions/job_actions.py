@@ -28,7 +28,7 @@ from trainmaster.core.actions import (
 )
 from trainmaster.core.model.floor import NO_VM
 from trainmaster.core.model.job import Budgets, Job, JobState, Placement, State
-from trainmaster.core.model.members import can_spare, is_held, is_member
+from trainmaster.core.model.members import is_held, is_member, may_go_without
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import Round
@@ -162,7 +162,7 @@ def _refused(job: Job, now: datetime) -> Round:
 
 def _following(job: Job, stopped_by: ReplicaId, now: datetime, *, is_vm_lost: bool) -> Round:
     ended = job.round
-    is_enough = not is_vm_lost or can_spare(job, stopped_by)  # if it is not, the missing VMs are required again
+    is_enough = not is_vm_lost or may_go_without(job.plan, {*ended.without, stopped_by})  # else all are required
     return replace(
         ended,
         number=ended.number + 1,

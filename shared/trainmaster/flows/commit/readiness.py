@@ -4,8 +4,8 @@ last moved, or a held round, when every member is ready for it."""
 from __future__ import annotations
 
 from trainmaster.core.events import AllReady
-from trainmaster.core.model.gang import is_required, required_replicas
-from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.gang import required_replicas
+from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.members import is_member
 from trainmaster.core.model.replica import ReplicaState, replica_key
 from trainmaster.core.rules.evidence import round_key
@@ -22,8 +22,8 @@ def start_if_all_ready(
 
     `job` may be the job as it was before the commit of the caller's event. A job that was running then needs no start.
     The replicas are counted after that commit: if the last two become ready at the same time, at least the later commit
-    counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt. A held round begins
-    first; then `provision` starts the job.
+    counts both. A job that has been rerun meanwhile ignores the start of its earlier attempt. While a round is
+    held, `provision` starts the job.
 
     `entry_key` names a ledger entry that is pending until the held round begins. A request that names it, and comes
     second, costs one read. `may_go_without`: of an elastic job, only the members that have a VM must be ready.
@@ -62,15 +62,3 @@ def _are_required_ready(job: Job, deps: Deps) -> bool:
         if replica is None or not replica.ever_ready:
             return False
     return True
-
-
-def is_start_missed(state: State) -> bool:
-    """Whether the job does not run although its required replicas have been ready: the function that counted died, or
-    they are not all counted. `state` holds the whole attempt; a tuning job has no replicas.
-    """
-    return (
-        state.job.state is JobState.PREPARING
-        and state.job.tuning is None
-        and not state.job.round.is_held
-        and all(replica.ever_ready for replica in state.replicas if is_required(state.job.plan, replica.replica_id))
-    )

@@ -29,14 +29,14 @@ from typing import Final
 
 from trainmaster.core.events import AllReady, End, ProvisioningStarted
 from trainmaster.core.model.job import Job, JobState
-from trainmaster.core.model.members import is_ready, members
+from trainmaster.core.model.members import is_ready, is_start_missed, members
 from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.plan import delete_newer, plan
 from trainmaster.core.reconcile.steps import Direct, Readiness, ReportGrowth, ReportLoss, ReportMissingMember, Steps
 from trainmaster.core.rules.evidence import hold_key, round_key
 from trainmaster.errors import PermanentError, RefusedError, TemporaryError
 from trainmaster.flows.commit.history import expire_history
-from trainmaster.flows.commit.readiness import is_start_missed, start_if_all_ready
+from trainmaster.flows.commit.readiness import start_if_all_ready
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning import admission
 from trainmaster.flows.provisioning.execute_steps import (

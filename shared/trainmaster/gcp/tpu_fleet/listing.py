@@ -67,7 +67,7 @@ class Listing:
     def _list_queued(self, zone: str, unreachable: set[str]) -> list[LabelledVm]:
         """Return the queued resources; of all zones, none if they cannot be listed: the nodes count more."""
         try:
-            return list(self._queued_resources.list_labelled(self._parent(zone), unreachable))
+            return list(self._queued_resources.list_labelled(f"projects/{self._project}/locations/{zone}", unreachable))
         except exceptions.GoogleAPICallError as error:
             if zone != ALL_ZONES:
                 raise
@@ -76,13 +76,10 @@ class Listing:
 
     def _list_nodes(self, zone: str, unreachable: set[str]) -> Iterator[LabelledVm]:
         """Yield the nodes with a job's label. Zones that cannot be reached are added to `unreachable`."""
-        request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=PAGE_SIZE)
+        request = tpu_v2.ListNodesRequest(parent=f"projects/{self._project}/locations/{zone}", page_size=PAGE_SIZE)
         for page in masked(partial(self._client.list_nodes, request), LISTED_FIELDS).pages:
             unreachable |= set(page.unreachable)
             for node in page.nodes:
                 if job_key() in node.labels:
                     log_health(node)
             yield from labelled(page.nodes, vm_of)
-
-    def _parent(self, zone: str) -> str:
-        return f"projects/{self._project}/locations/{zone}"

@@ -19,7 +19,7 @@ from trainmaster.core.timeouts import BLOCKED_MAX
 
 NOW = at(100)
 WEEK_S = 7 * 86400
-PREPARING = a_state(job=a_job(JobState.PREPARING))
+PREPARING = a_state(a_replica(WORKER_0, ReplicaState.WAITING), job=a_job(JobState.PREPARING))
 IN_ZONE_B = a_state(job=a_job(JobState.PREPARING, placement=Placement(1, 1)))
 BLOCKED_FOR_AN_HOUR = a_state(job=a_job(JobState.PREPARING, placement=Placement(blocked_since=NOW - BLOCKED_MAX)))
 WEEK_OLD = a_job(JobState.PREPARING, placement=Placement(0, 99), created_at=at(100 - WEEK_S))
