@@ -197,7 +197,7 @@ def test_logs_yields_lines_until_the_job_has_ended(
         lines = [(line.task, line.message) for line in running.client.logs(job, follow=True)]
         created = datetime.fromisoformat(at)
         of_since = [len(list(running.client.logs(job, since=created + timedelta(seconds=later)))) for later in (0, 1)]
-        with pytest.raises(PermanentError, match="was not found"):
+        with pytest.raises(PermanentError, match="is no job id"):
             list(running.client.logs('x" OR severity>="DEFAULT', since=created))
     cloud.entries.close()
     assert lines == [("master-replica-0", "epoch 1")]
