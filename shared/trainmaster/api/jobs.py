@@ -42,7 +42,8 @@ def create(call: Call, service: Service) -> Json:
     if (kind := detect_kind(document)) is not AI_PLATFORM:
         where = f"projects/PROJECT/locations/REGION/{kind.collection}"
         raise errors.invalid_argument("training_input", f"is required; to create a {kind.title}, use {where}")
-    return _view(create_job.create_job(document, job_id if JOB_ID.fullmatch(job_id) else "", call, service), service)
+    job = create_job.create_job(document, job_id if JOB_ID.fullmatch(job_id) else "", call, service)
+    return _view(job, service, positions={})
 
 
 def _submission_time(call: Call, service: Service) -> datetime:

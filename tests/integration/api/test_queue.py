@@ -31,6 +31,12 @@ def test_queued_jobs_have_their_position_and_others_zero(limited: Api) -> None:
     assert {job["jobId"]: job["jobPosition"] for job in listed} == {"first": "0", "second": "1", "third": "2"}
 
 
+def test_creation_reads_no_other_job(limited: Api, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousandth job would else cost a thousand reads more; its position is in every later answer."""
+    monkeypatch.delattr(type(world.store), "live_jobs")
+    assert limited.create("fourth")["jobPosition"] == "0"
+
+
 def test_next_job_moves_up_when_a_queued_job_is_cancelled(limited: Api) -> None:
     limited.cancel("second")
     assert limited.get("third")["jobPosition"] == "1"
