@@ -43,7 +43,7 @@ class Comparison:
         """Measure each thing on one system after the other, or on `threads` of them at the same time."""
         for name, (measure, row) in measures.items():
             if name in self._selected:
-                with ThreadPoolExecutor(threads) as pool:
+                with ThreadPoolExecutor(max(threads, 1)) as pool:  # no system may have started
                     list(pool.map(partial(self._measure, name, measure, row), systems))
 
     def _measure(self, name: str, measure: Measure, row: str, system: System) -> None:
