@@ -13,7 +13,8 @@ from trainmaster.core.actions import BeginRound, ContinueProvisioning
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import AllReady, CapacityErrorKind, ExitCause, MembersJoin, VmsNotCreated
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.model.job import Job, Placement, State
+from trainmaster.core.model.job import Job, JobState, Placement, State
+from trainmaster.core.model.members import can_spare
 from trainmaster.core.model.plan import Candidate, Elastic, Option, Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
@@ -177,3 +178,11 @@ def test_rerun_waits_for_all_members_again() -> None:
     ends = (exited(WORKER_0, signal=11, incarnation=2),)
     rerun = after(state, AllReady("digits_1", 1, NOW, 3, ends, (WORKER_1,)))
     assert (rerun.job.attempt, rerun.job.round.without, rerun.job.round.is_held) == (2, (), True)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_member_of_a_complete_gang_is_spared_before_its_start_is_recorded(*, is_complete: bool) -> None:
+    """A loss may be judged between the last report and the commit of RUNNING."""
+    job = a_job(JobState.PREPARING, elastic(1))
+    state = a_state(*(() if is_complete else (a_replica(WORKER_1, ReplicaState.WAITING),)), job=job)
+    assert can_spare(state, WORKER_0) is is_complete
