@@ -148,7 +148,7 @@ class Installation:
     def _sleep(self, seconds: float) -> None:
         """Wait. Meanwhile agents that run obey `hold`: they end their programs, and report that nothing older runs."""
         self.now += timedelta(seconds=seconds)
-        for job in self._store.live_jobs():
+        for job in self._store.live_jobs().jobs:
             if (loaded := self._store.load_attempt(job.job_id)) is None:
                 continue
             state = loaded.state

@@ -22,7 +22,7 @@ from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Delete
 from trainmaster.core.rules import admission_queue
 from trainmaster.core.rules import judge as judging
-from trainmaster.core.rules.admission_queue import Limits
+from trainmaster.core.rules.admission_queue import Limits, Wait
 from trainmaster.core.transitions.change import Change
 from trainmaster.flows import provision, vm_ready
 from trainmaster.flows.commit import notify as notifying
@@ -35,7 +35,7 @@ from trainmaster.memory import store as stores
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages, topics
 from trainmaster.messaging.internal_requests import ProvisionRequest
-from trainmaster.ports import AlreadyRecordedError, Lease, Loaded
+from trainmaster.ports import AlreadyRecordedError, Lease, LiveJobs, Loaded
 from trainmaster.simulator.history import run_seed
 from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.scenarios.fault_profiles import (
@@ -174,7 +174,7 @@ def count_ready_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 def sweep_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryStore, "jobs_with_pending", lambda _: ())
-    patch.setattr(MemoryStore, "live_jobs", lambda _: ())
+    patch.setattr(MemoryStore, "live_jobs", lambda _: LiveJobs(()))
 
 
 def restart_without_limit(patch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def ignore_admission_token(patch: pytest.MonkeyPatch) -> None:
 def admit_in_any_order(patch: pytest.MonkeyPatch) -> None:
     """Admit every job that fits beside the admitted ones, whatever is queued before it."""
 
-    def all_that_fit_first(jobs: Sequence[Job], limits: Limits) -> tuple[Job, ...]:
+    def all_that_fit_first(jobs: Sequence[Job], waits: Sequence[Wait], limits: Limits) -> tuple[Job, ...]:
         admitted = [job for job in jobs if job.state != "QUEUED"]
         for job in reversed(jobs):
             if job.state == "QUEUED" and not admission_queue.queued_jobs([*admitted, job], limits):

@@ -167,7 +167,7 @@ class FaultyStudy(Study):
 
     def send_agent_event(self) -> None:
         """Send a random event from the VM of a random live trial, if the VM exists."""
-        running = [job for job in self.store.live_jobs() if job.trial_of]
+        running = [job for job in self.store.live_jobs().jobs if job.trial_of]
         if not running:
             return
         trial = self.trial(trial_number(self.faults.rng.choice(running)))
@@ -219,7 +219,7 @@ def check(study: FaultyStudy) -> None:
     assert loaded is not None
     assert fold(study.store.ledger(STUDY)) == loaded.state
     tuning = study.tuning
-    live = [job for job in study.store.live_jobs() if job.trial_of]
+    live = [job for job in study.store.live_jobs().jobs if job.trial_of]
     assert len(live) <= tuning.max_parallel or study.has_ended
     assert len(tuning.trials) <= planned_trials(tuning)
     assert len({trial.values for trial in tuning.trials}) == len(tuning.trials)
@@ -242,8 +242,8 @@ def run_to_end_without_faults(study: FaultyStudy) -> None:
         study.wait(60)
         study.sweep()
         study.deliver()
-        assert not (study.has_ended and study.store.live_jobs()), "a trial outlives its tuning job"
-        for job in study.store.live_jobs():
+        assert not (study.has_ended and study.store.live_jobs().jobs), "a trial outlives its tuning job"
+        for job in study.store.live_jobs().jobs:
             if job.trial_of and study.trial(trial_number(job)).find_vm(CHIEF):
                 trial = study.trial(trial_number(job))
                 trial.send("vm-ready", CHIEF)
@@ -251,9 +251,9 @@ def run_to_end_without_faults(study: FaultyStudy) -> None:
                 study.now = max(study.now, trial.now)
                 study.fleet.clock = lambda: study.now
         study.deliver()
-        if study.has_ended and not study.store.live_jobs() and not study.store.jobs_with_pending():
+        if study.has_ended and not study.store.live_jobs().jobs and not study.store.jobs_with_pending():
             return
-    raise AssertionError(f"{study.state}, live: {[job.job_id for job in study.store.live_jobs()]}")
+    raise AssertionError(f"{study.state}, live: {[job.job_id for job in study.store.live_jobs().jobs]}")
 
 
 def run_history(seed: int) -> FaultyStudy:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from trainmaster.ports import AdmissionToken, Fleet, LiveJobs, Loaded, PendingEntries, Store
 
 SINGLE_READS = frozenset({"next_admission_token"})
-WITHOUT_READS = frozenset({"commit", "release_lease", "note_outcome"})
+WITHOUT_READS = frozenset({"commit", "release_lease", "note_outcome", "store_queue"})
 
 
 @dataclass
@@ -72,7 +72,7 @@ def documents(result: object) -> int:
         case PendingEntries():
             return max(1, len(result.included) + len(result.later))
         case AdmissionToken():
-            return 1 + max(1, len(result.jobs))
+            return 1 + max(1, len(result.live.job_ids))
         case tuple() | dict():  # a dict of counts: one aggregation each
             return max(1, len(result))
         case _:

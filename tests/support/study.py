@@ -65,7 +65,7 @@ class Study(World):
     def check(self) -> None:
         """Check the invariants of the tuning job and of all of its trials."""
         super().check()
-        live = [job for job in self.store.live_jobs() if job.trial_of]
+        live = [job for job in self.store.live_jobs().jobs if job.trial_of]
         assert len(live) <= self.tuning.max_parallel
         for trial in self.tuning.trials:
             loaded = self.store.load_attempt(trial_id(self.job_id, trial.number))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final
 
 from trainmaster.api import create_job, errors, list_filter, paging
 from trainmaster.api.errors import Json
 from trainmaster.api.request import BODY_NAME, Call, Service, caller_name, streams_log
-from trainmaster.core.model.job import Job, JobState, State
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.plan import Dialect
-from trainmaster.core.rules.admission_queue import queued_jobs, wait_of_job
+from trainmaster.core.rules.admission_queue import AdmissionQueue, wait_of_job
 from trainmaster.flows.user_requests import cancel_job, change_labels
 from trainmaster.jobspec import JOB_ID, detect_kind, job_id_of, parse_document, read_labels, with_time_in_job_id
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
@@ -43,7 +44,7 @@ def create(call: Call, service: Service) -> Json:
         where = f"projects/PROJECT/locations/REGION/{kind.collection}"
         raise errors.invalid_argument("training_input", f"is required; to create a {kind.title}, use {where}")
     job = create_job.create_job(document, job_id if JOB_ID.fullmatch(job_id) else "", call, service)
-    return _view(job, service, positions={})
+    return _view(job, service)
 
 
 def _submission_time(call: Call, service: Service) -> datetime:
@@ -74,13 +75,13 @@ def get(call: Call, service: Service) -> Json:
 
 def list_jobs(call: Call, service: Service) -> Json:
     matches = list_filter.parse_filter(call.param("filter"), FIELDS)
-    positions = _queue_positions(service)
+    read_queue = cache(service.deps.store.queue)
     return paging.read_page(
         call,
         service,
         "jobs",
-        lambda job: _is_listed(job) and matches(_view(job, service, positions)),
-        lambda job: _view(job, service, positions),
+        lambda job: _is_listed(job) and matches(_view(job, service, read_queue)),
+        lambda job: _view(job, service, read_queue),
     )
 
 
@@ -92,7 +93,7 @@ def explain_job(job: Job, service: Service) -> Json:
     """Return the decisions about a job. It costs one read per replica and one per ledger entry."""
     store = service.deps.store
     loaded = store.load_attempt(job.job_id)
-    wait = wait_of_job(job, store.live_jobs, service.deps.limits)
+    wait = wait_of_job(job, store.queue, service.deps.limits)
     state = loaded.state if loaded else State(job)
     return explanation(state, store.ledger(job.job_id), store.pending_keys(job.job_id), wait)
 
@@ -136,18 +137,9 @@ def parse_body(call: Call) -> Mapping[str, object]:
     return parse_document(call.request.body, BODY_NAME) if call.request.body.strip() else {}
 
 
-def _view(job: Job, service: Service, positions: Mapping[str, int] | None = None) -> Json:
-    if positions is None:
-        positions = _queue_positions(service) if job.state is JobState.QUEUED else {}
-    return service_view(job, positions.get(job.job_id, 0), service.project)
-
-
-def _queue_positions(service: Service) -> Mapping[str, int]:
-    """Return the position of each job in the admission queue; without limits no job is in it."""
-    deps = service.deps
-    if not deps.limits:
-        return {}
-    return {wait.job_id: wait.position for wait in queued_jobs(deps.store.live_jobs(), deps.limits)}
+def _view(job: Job, service: Service, read_queue: Callable[[], AdmissionQueue] | None = None) -> Json:
+    wait = wait_of_job(job, read_queue or service.deps.store.queue, service.deps.limits)
+    return service_view(job, wait.position if wait else 0, service.project)
 
 
 def _is_listed(job: Job) -> bool:

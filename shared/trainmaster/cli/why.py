@@ -64,7 +64,7 @@ def why(
         say(f"Progress: {progress.words(datetime.now(UTC))}.")
     replicas = [entry for entry in state.replicas if replica_id in (None, entry.replica_id)]
     limits = settings().limits if state.job.state is JobState.QUEUED else {}
-    wait = wait_of_job(state.job, store.live_jobs, limits)
+    wait = wait_of_job(state.job, store.queue, limits)
     for sentence in next_steps(state.job, replicas, ledger, wait):
         say(f"Next: {sentence}")
     if pending := store.pending_keys(job_id):

@@ -43,7 +43,7 @@ def handle(
         case OrphanSearch():
             vm_check.handle(fleet_deps, deps)
         case AdmissionPass():
-            admission.admit_all(deps, message_id=message_id)
+            admission.admit_all(deps, message_id, published_at)
         case ProvisionRequest():
             reconciliation.reconcile(request, fleet_deps, deps, message_id)
 

@@ -43,7 +43,7 @@ def handle(deps: Deps) -> tuple[str, ...]:
     Raises TemporaryError at the end if a passed deadline could not be recorded.
     """
     now = deps.clock()
-    live = deps.store.survey_live_jobs()
+    live = deps.store.live_jobs()
     live_jobs = live.jobs
     waiting = {job.job_id for job in live_jobs if _waits_for_admission(job, deps)}
     changing = {job.job_id for job in live_jobs if needs_reconciliation(job, now)}

@@ -14,6 +14,7 @@ from trainmaster.core.model.job import Job, JobState, Label, State
 from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm_names import job_hash, vm_name
+from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
 from trainmaster.memory.incidents import Incidents
@@ -42,6 +43,7 @@ class MemoryStore(Incidents, Leases):
         self._ids_by_hash: defaultdict[str, list[str]] = defaultdict(list)
         """Hash in the names of a job's VMs → ids of the jobs with this hash."""
         self._admissions = 0
+        self._queue = AdmissionQueue()
         self._commits = 0
 
     def copy(self) -> MemoryStore:
@@ -51,7 +53,7 @@ class MemoryStore(Incidents, Leases):
             other.copy_incidents(self)
             other._jobs = {job_id: stored.copy() for job_id, stored in self._jobs.items()}
             other._ids_by_hash.update({key: list(ids) for key, ids in self._ids_by_hash.items()})
-            other._admissions, other._commits = self._admissions, self._commits
+            other._admissions, other._commits, other._queue = self._admissions, self._commits, self._queue
             other.copy_leases(self)
             return other
 
@@ -162,12 +164,15 @@ class MemoryStore(Incidents, Leases):
             entries = (entry for job_id in self._jobs for entry in self.ledger(job_id) if entry.is_notification_pending)
             return tuple(islice(entries, limit))
 
-    def live_jobs(self) -> tuple[Job, ...]:
+    def live_jobs(self) -> LiveJobs:
         with self._lock:
-            return tuple(stored.job for stored in self._jobs.values() if not stored.job.state.is_terminal)
+            return LiveJobs(tuple(stored.job for stored in self._jobs.values() if not stored.job.state.is_terminal))
 
-    def survey_live_jobs(self) -> LiveJobs:
-        return LiveJobs(self.live_jobs())
+    def queue(self) -> AdmissionQueue:
+        return self._queue
+
+    def store_queue(self, queue: AdmissionQueue) -> None:
+        self._queue = queue
 
     def admission_token(self) -> AdmissionToken:
         with self._lock:
@@ -180,7 +185,7 @@ class MemoryStore(Incidents, Leases):
             return replace(token, token=self._admissions)
 
     def count_live(self) -> int:
-        return len(self.live_jobs())
+        return len(self.live_jobs().jobs)
 
     def recent_jobs(
         self, limit: int, after: JobPosition | None = None, only: JobFilter | None = None

@@ -11,6 +11,7 @@ from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.capacity import Outcome
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.replica import ReplicaState
+from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.core.transitions.change import Change
 from trainmaster.ports.store_values import (
     AdmissionToken,
@@ -134,11 +135,7 @@ class Ledgers(Protocol):
 class JobQueries(Protocol):
     """Facts about all jobs together."""
 
-    def live_jobs(self) -> tuple[Job, ...]:
-        """Return all jobs that have not ended, except unreadable ones."""
-        ...
-
-    def survey_live_jobs(self) -> LiveJobs:
+    def live_jobs(self) -> LiveJobs:
         """Return all jobs that have not ended, and the ids of those that cannot be read."""
         ...
 
@@ -151,6 +148,14 @@ class JobQueries(Protocol):
 
         Raises ConflictError if another job has been admitted since. The new token has the `jobs` of `token`.
         """
+        ...
+
+    def queue(self) -> AdmissionQueue:
+        """Return the queue that was stored last; an empty one if there is none. One read."""
+        ...
+
+    def store_queue(self, queue: AdmissionQueue) -> None:
+        """Store the queue that an admission pass has left."""
         ...
 
     def count_live(self) -> int:

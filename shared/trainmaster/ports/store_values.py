@@ -83,10 +83,7 @@ class AdmissionToken:
 
     token: object
     """The adapter's version of the admission document."""
-    jobs: tuple[Job, ...]
-    """All jobs that had not ended when the token was taken, except unreadable ones."""
-    unreadable: int = 0
-    """Number of unreadable jobs that had not ended."""
+    live: LiveJobs
 
 
 @dataclass(frozen=True, slots=True)

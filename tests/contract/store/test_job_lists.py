@@ -17,7 +17,7 @@ from trainmaster.ports import JobFilter, JobPosition, Store
 def test_live_jobs_have_not_ended_and_recent_jobs_are_newest_first(store: Store) -> None:
     for nth, state in enumerate([JobState.QUEUED, JobState.RUNNING, JobState.FAILED]):
         submit(store, a_job(state, job_id=f"job_{nth}", created_at=at(nth)))
-    assert sorted(job.job_id for job in store.live_jobs()) == ["job_0", "job_1"]
+    assert sorted(job.job_id for job in store.live_jobs().jobs) == ["job_0", "job_1"]
     assert [job.job_id for job in store.recent_jobs(2)] == ["job_2", "job_1"]
 
 
@@ -108,7 +108,7 @@ def test_trials_are_live_jobs_but_not_counted_as_created(store: Store) -> None:
     submit(store)
     submit(store, a_job(JobState.QUEUED, job_id="digits_1-trial-1", trial_of=TrialOf("digits_1", 1, "accuracy")))
     assert store.count_created_since(START, through_api=False) == 1
-    assert {job.job_id for job in store.live_jobs()} == {"digits_1", "digits_1-trial-1"}
+    assert {job.job_id for job in store.live_jobs().jobs} == {"digits_1", "digits_1-trial-1"}
 
 
 def test_job_of_vm_finds_live_and_ended_jobs(store: Store) -> None:

@@ -13,6 +13,7 @@ from trainmaster.core.events import ProvisioningStarted
 from trainmaster.core.evolve import evolve
 from trainmaster.core.ledger import LedgerEntry, counters
 from trainmaster.core.model.job import JobState, State
+from trainmaster.core.rules.admission_queue import AdmissionQueue, Wait
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
@@ -23,12 +24,20 @@ def test_second_commit_on_an_admission_token_conflicts(store: Store) -> None:
     for name in ("first", "later"):  # the very first turn of a project, and another
         submit(store, replace(a_job(JobState.QUEUED), job_id=name))
         admission_token = store.admission_token()
-        assert name in {job.job_id for job in admission_token.jobs}
+        assert name in {job.job_id for job in admission_token.live.jobs}
         started, change = started_entry(name, must(store.load(name)).state)
         store.commit(must(store.load(name)), started, change, admission_token)
         with pytest.raises(ConflictError):
             store.commit(must(store.load(name)), replace(started, key="again"), Change(), admission_token)
         assert store.entry(name, "again") is None
+
+
+def test_queue_of_a_thousand_jobs_is_stored_and_replaced(store: Store) -> None:
+    assert store.queue() == AdmissionQueue()
+    waits = {f"job_{n}": Wait(f"job_{n}", n, f"it needs {n} vcpus, and 8 of 8 are in use") for n in range(1, 1001)}
+    for queue in (AdmissionQueue(at(1), waits), AdmissionQueue(at(2))):
+        store.store_queue(queue)
+        assert store.queue() == queue
 
 
 def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:
@@ -53,7 +62,7 @@ def test_only_the_latest_admission_has_a_next_token(store: Store) -> None:
     with pytest.raises(ConflictError):
         store.next_admission_token(token, "first")
     admit("third", store.next_admission_token(following, "second"))
-    assert {job.state for job in store.live_jobs()} == {JobState.PREPARING}
+    assert {job.state for job in store.live_jobs().jobs} == {JobState.PREPARING}
     assert store.count_live() == 3
 
 

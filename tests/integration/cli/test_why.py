@@ -83,6 +83,7 @@ def test_why_of_a_queued_job_says_what_it_waits_for(world: World) -> None:
     world.deliver()
     world.job_id = "digits_2"
     world.submit(source="gs://b/jobs/digits.yaml#2")
+    world.deliver()
     explanation = why(world)
     assert "Next: Position 1 in the admission queue: it needs 12 vcpus, and 12 of 12 are in use" in explanation
     assert "Every replica runs" not in explanation

@@ -13,6 +13,7 @@ from tests.support.jobs import a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.errors import PermanentError
 from trainmaster.flows import provision, submit, sweep
 from trainmaster.flows.provisioning import admission
@@ -29,6 +30,10 @@ class LimitedWorld(World):
         document = {"jobId": job_id, **spec, "trainingInput": training}
         self.wait(1)
         submit.handle(json.dumps(document).encode(), f"gs://b/jobs/{job_id}.yaml#1", self.deps)
+
+    def forget_passes(self) -> None:
+        """Let no pass have seen any job."""
+        self.store.store_queue(AdmissionQueue())
 
     def states(self) -> dict[str, JobState]:
         return {job.job_id: job.state for job in self.store.recent_jobs(10)}
@@ -80,6 +85,7 @@ def test_redelivery_continues_the_pass_of_the_delivery_that_died(
     world: LimitedWorld, request_: AdmissionPass | ProvisionRequest
 ) -> None:
     world.limits["vcpus"] = 24
+    world.forget_passes()
     later = world.now + timedelta(seconds=admission.LEASE_S)
     assert world.store.take_lease(admission.LEASE, world.now, later, "message-1")
     provision.handle(request_, world.fleet_deps, world.deps, world.now, "message-2")
@@ -93,6 +99,7 @@ def test_job_that_is_admitted_while_its_own_delivery_ends_gets_its_vms(
 ) -> None:
     """Its delivery met the lease of the pass, and the request of the pass meets the lease of its delivery."""
     world.limits["vcpus"] = 24
+    world.forget_passes()
     store = world.store
     later = world.now + timedelta(seconds=admission.LEASE_S)
     lease_of_pass = store.take_lease(admission.LEASE, world.now, later)
@@ -189,6 +196,33 @@ def test_sweep_over_a_waiting_queue_reads_it_a_constant_number_of_times(queued: 
     while message := world.bus.take():
         provision.handle(internal_requests.decode_provision(message.data), world.fleet_deps, deps)
     assert counts.reads <= 5 * queued + 40
+
+
+@pytest.mark.parametrize("queued", [10, 40])
+def test_jobs_that_are_submitted_at_once_cost_a_constant_number_of_reads_each(queued: int) -> None:
+    """The pass of the first request sees all of them, and those of the others would find nothing new."""
+    world = LimitedWorld(limits={"vcpus": 12})
+    world.add("first")
+    world.deliver()
+    for number in range(queued):
+        world.add(f"waiting_{number:02}")
+    counts = Counts()
+    deps = replace(world.deps, store=counting_store(world.store, counts))
+    while message := world.bus.take():
+        provision.handle(internal_requests.decode_provision(message.data), world.fleet_deps, deps)
+    assert counts.reads <= 12 * queued
+    assert len(world.store.queue().waits) == queued
+
+
+def test_pass_is_requested_in_vain_if_a_later_one_has_run(world: LimitedWorld) -> None:
+    """Ten seconds later, so that no difference of clocks hides a change that the later one did not see."""
+    counts = Counts()
+    deps = replace(world.deps, store=counting_store(world.store, counts))
+    requested_at = world.now
+    for seconds, passes in ((9, 1), (2, 2), (0, 2)):
+        world.wait(seconds)
+        provision.handle(AdmissionPass(), world.fleet_deps, deps, requested_at)
+        assert counts.calls["admission_token"] == passes
 
 
 @pytest.mark.parametrize("queued", [10, 40])

@@ -40,7 +40,7 @@ def test_job_waits_while_running_jobs_leave_too_little_of_the_rate() -> None:
     for job_id in ("a", "b", "c"):
         add(world, job_id, workerCount=1 if job_id == "c" else 2)
     assert states(world) == {"a": "PREPARING", "b": "QUEUED", "c": "QUEUED"}, "no job overtakes another"
-    (wait, _) = queued_jobs(world.store.live_jobs(), world.limits)
+    (wait, _) = queued_jobs(world.store.live_jobs().jobs, world.limits)
     rate = world.store.recent_jobs(10)[-1].plan.usd_per_hour
     assert 0.5 < rate < 0.7
     assert (

@@ -26,7 +26,7 @@ def test_cancelled_tuning_job_cancels_its_trials_and_records_their_end(study: St
     study.deliver()
     assert study.fleet.list_all() == ()
     assert study.store.jobs_with_pending() == ()
-    assert study.store.live_jobs() == ()
+    assert study.store.live_jobs().jobs == ()
     study.check()
 
 
@@ -36,7 +36,7 @@ def test_sweep_completes_a_cancellation_whose_message_was_lost(study: Study) -> 
     study.bus.drain()
     study.sweep()
     study.deliver()
-    assert study.store.live_jobs() == ()
+    assert study.store.live_jobs().jobs == ()
 
 
 def test_deleted_tuning_job_deletes_its_trials(study: Study) -> None:
@@ -78,7 +78,7 @@ def test_trial_created_after_the_cancellation_of_its_tuning_job_is_cancelled(stu
     tune.handle(TuneRequest(STUDY), study.suggester, deps)
     assert late
     study.deliver()
-    assert study.store.live_jobs() == ()
+    assert study.store.live_jobs().jobs == ()
     assert study.fleet.list_all() == ()
     assert study.states == ["CANCELLED"]
     study.check()

@@ -120,7 +120,7 @@ def _check_permissions(inspection: Inspection) -> Iterator[Finding]:
 def _check_state(inspection: Inspection) -> Iterator[Finding]:
     inspection.read_state()
     store = open_store()
-    live, orphans = store.survey_live_jobs(), store.orphans()
+    live, orphans = store.live_jobs(), store.orphans()
     yield ok(f"Firestore; live jobs: {len(live.job_ids)}")
     for job_id in live.unreadable:
         yield problem(

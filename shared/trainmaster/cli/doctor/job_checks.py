@@ -118,7 +118,7 @@ def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
     elif values.limits and spec.tuning is None:
         job = new_job(replace(spec, job_id=spec.job_id or "this job"), "", datetime.now(UTC))
         try:
-            wait = wait_of(job.job_id, (*open_store().live_jobs(), job), values.limits)
+            wait = wait_of(job.job_id, (*open_store().live_jobs().jobs, job), values.limits)
         except USER_ERRORS as error:
             yield not_checked("limits of all jobs", str(error))
             return

@@ -50,7 +50,7 @@ class InstallationPage:
 
 def read_installation_page(console: Console) -> InstallationPage:
     store, now = console.store, console.now
-    live = store.survey_live_jobs()
+    live = store.live_jobs()
     used, queue = used_resources(live.jobs), queued_jobs(live.jobs, console.limits)
     queued = {wait.job_id for wait in queue}
     rejections = store.rejections(REJECTIONS_MAX + 1)

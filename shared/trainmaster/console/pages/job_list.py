@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from itertools import islice
 
 from trainmaster.console.pages.job_counts import BATCH_MAX, JOBS_READ_MAX, StateCounts, jobs_after, newest_jobs
@@ -14,7 +15,7 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan, TaskGroup
 from trainmaster.core.reporting.explain import short_round
 from trainmaster.core.reporting.submission_origin import describe_origin
-from trainmaster.core.rules.admission_queue import Wait, queued_jobs
+from trainmaster.core.rules.admission_queue import Wait, wait_of_job
 from trainmaster.core.rules.messages import summary
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import PriceList
@@ -89,17 +90,11 @@ def read_job_list(console: Console, filters: Filters) -> JobList:
     shown = matching_jobs[: filters.size]
     last = JobPosition(shown[-1].created_at, shown[-1].job_id) if is_full else position
     next_page = filters.query(after=last) if is_full or stopped_early else None
-    waits = _waits(console, shown)
+    read_queue = cache(console.store.queue)
     now = console.now
     prices = console.cost_sources.prices()
-    rows = tuple(_job_row(job, now, waits.get(job.job_id), prices) for job in shown)
+    rows = tuple(_job_row(job, now, wait_of_job(job, read_queue, console.limits), prices) for job in shown)
     return JobList(filters, rows, next_page, read, stopped_early, counts)
-
-
-def _waits(console: Console, jobs: list[Job]) -> dict[str, Wait]:
-    if not console.limits or not any(job.state is JobState.QUEUED for job in jobs):
-        return {}
-    return {wait.job_id: wait for wait in queued_jobs(console.store.live_jobs(), console.limits)}
 
 
 def _job_row(job: Job, now: datetime, wait: Wait | None, prices: PriceList | Unknown) -> JobRow:

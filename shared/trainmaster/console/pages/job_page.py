@@ -145,9 +145,7 @@ def read_job_page(console: Console, job_id: str, view: View) -> JobPage:
             f"{job.budgets.reruns_used} of {RERUNS_MAX} reruns used",
             f"{job.budgets.internal_used} of {INTERNAL_RETRIES_MAX} internal retries used",
         ),
-        next_sentences=next_steps(
-            job, state.replicas, entries, wait_of_job(job, console.store.live_jobs, console.limits)
-        ),
+        next_sentences=next_steps(job, state.replicas, entries, wait_of_job(job, console.store.queue, console.limits)),
         failure=_failure(job, entries),
         timeline=draw(timeline, shortens_gaps=not view.with_gaps) if timeline else None,
         range=(timestamp(timeline.start), timestamp(timeline.end)) if timeline else ("", ""),

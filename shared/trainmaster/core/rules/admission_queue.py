@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Final
 
 from trainmaster.core.machines.machine_types import find_machine_type
@@ -34,6 +34,8 @@ USD_PER_HOUR: Final = "usd_per_hour"
 HOUR_S: Final = 3600
 TEAM: Final = "team"
 """Label of jobs, and beginning of the names of weights."""
+
+NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 Limits = Mapping[str, int]
 """Resource, and how much of it all jobs together may use; or `team:NAME`, and the weight of its jobs, at least 1."""
@@ -52,6 +54,16 @@ class Wait:
     @property
     def sentence(self) -> str:
         return f"Position {self.position} in the admission queue: {self.reason}."
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionQueue:
+    """The jobs that an admission pass could not admit. It is stored, so that nobody else reads all jobs for it."""
+
+    read_at: datetime = NEVER
+    """Time of the pass, from before it read the live jobs."""
+    waits: Mapping[str, Wait] = field(default_factory=dict)
+    """Id of the job, and why it waits."""
 
 
 def resource_needs(plan: Plan) -> Counter[str]:
@@ -97,14 +109,14 @@ def used_resources(jobs: Iterable[Job]) -> Counter[str]:
     return used
 
 
-def admissible_jobs(jobs: Iterable[Job], limits: Limits) -> tuple[Job, ...]:
-    """Return the queued jobs that may start now, in the order of the queue. `jobs` are all that have not ended.
+def admissible_jobs(jobs: Iterable[Job], waits: Iterable[Wait], limits: Limits) -> tuple[Job, ...]:
+    """Return the queued jobs that may start now, in the order of the queue.
 
-    A tuning job is not among them: it starts with its first trial.
+    `jobs` are all that have not ended, and `waits` those of them that may not start. A tuning job is not among the
+    result: it starts with its first trial.
     """
-    live = tuple(jobs)
-    waiting = {wait.job_id for wait in queued_jobs(live, limits)}
-    turns = (job for job, _, _ in _turns(live, limits))
+    waiting = {wait.job_id for wait in waits}
+    turns = (job for job, _, _ in _turns(jobs, limits))
     return tuple(job for job in turns if job.tuning is None and job.job_id not in waiting)
 
 
@@ -113,10 +125,12 @@ def wait_of(job_id: str, jobs: Iterable[Job], limits: Limits) -> Wait | None:
     return next((wait for wait in queued_jobs(jobs, limits) if wait.job_id == job_id), None)
 
 
-def wait_of_job(job: Job, live_jobs: Callable[[], Iterable[Job]], limits: Limits) -> Wait | None:
-    """Return why the job has to wait; None if it does not. `live_jobs`: read only for a job that may have to wait."""
-    may_wait = job.state is JobState.QUEUED and job.tuning is None and limits
-    return wait_of(job.job_id, live_jobs(), limits) if may_wait else None
+def wait_of_job(job: Job, read_queue: Callable[[], AdmissionQueue], limits: Limits) -> Wait | None:
+    """Return why the job had to wait in the last pass; None if it does not wait, or no pass has seen it.
+
+    `read_queue`: called only for a job that may have to wait.
+    """
+    return read_queue().waits.get(job.job_id) if job.state is JobState.QUEUED and limits else None
 
 
 def is_weight(name: str) -> bool:

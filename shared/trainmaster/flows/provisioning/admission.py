@@ -4,10 +4,13 @@
             ▲                                             commit PREPARING with the token, and request its VMs
             └── another pass admitted a job meanwhile ────────┘
 
-A pass reads the live jobs once, whatever the number of queued jobs. It runs when a job is submitted, when a job has
-ended, and with every sweep. A lease keeps passes from running side by side. A pass that finds the lease taken ends at
-once, because the running pass decides about all queued jobs, except those that were submitted after it had read them.
-The running pass therefore counts the live jobs at its end, and requests another pass if their number has changed.
+A pass reads the live jobs once, whatever the number of queued jobs, and stores the queue that it leaves. It runs when a
+job is submitted, when a job has ended, and with every sweep. It does not run if another pass has seen the new job, or
+began after the request: of a thousand requests at once, nearly all would find nothing new.
+
+A lease keeps passes from running side by side. A pass that finds the lease taken ends at once, because the running pass
+decides about all queued jobs, except those that were submitted after it had read them. The running pass therefore
+counts the live jobs at its end, and requests another pass if their number has changed.
 
 A job that must wait stays QUEUED, and its ledger entry stays pending. The entry of an admission is pending, too, until
 the job's VMs exist, because the request of the pass may find the lease taken by a delivery that has read the job as
@@ -19,12 +22,12 @@ from __future__ import annotations
 
 import logging
 import random
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from trainmaster.core.events import ProvisioningStarted
 from trainmaster.core.model.job import Job
-from trainmaster.core.rules.admission_queue import admissible_jobs
+from trainmaster.core.rules.admission_queue import AdmissionQueue, admissible_jobs, queued_jobs
 from trainmaster.errors import ConflictError
 from trainmaster.flows.commit.record import Deps, record
 from trainmaster.flows.provisioning.outlook import gather_outlook
@@ -39,6 +42,10 @@ LEASE: Final = "admission queue"
 LEASE_S: Final = 120.0
 """Longer than a pass over thousands of jobs. After the death of a pass, admission waits this long at most: less if the
 message that requested the pass is redelivered, because the same message takes the lease again."""
+STORED_MAX: Final = 10_000
+"""Waiting jobs with a stored position. They take about half of Firestore's 1 MiB for a document."""
+CLOCKS_DIFFER: Final = timedelta(seconds=10)
+"""More than the clock of a function differs from that of Pub/Sub."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,15 +57,17 @@ def request_pass(deps: Deps) -> None:
 
 
 def admit(job: Job, deps: Deps, message_id: str = "") -> bool:
-    """Run a pass for this queued job. Return whether it was admitted."""
-    return job.job_id in admit_all(deps, message_id)
+    """Run a pass for this queued job, unless a pass has seen it. Return whether it was admitted."""
+    return job.job_id not in deps.store.queue().waits and job.job_id in admit_all(deps, message_id)
 
 
-def admit_all(deps: Deps, message_id: str = "") -> frozenset[str]:
+def admit_all(deps: Deps, message_id: str = "", requested_at: datetime | None = None) -> frozenset[str]:
     """Admit all jobs that fit, request their VMs, and return their ids.
 
-    `message_id` is the message that requested the pass. Its redelivery takes the lease again.
+    `message_id` is the message that requested the pass, at `requested_at`. Its redelivery takes the lease again.
     """
+    if requested_at and deps.store.queue().read_at - requested_at > CLOCKS_DIFFER:
+        return frozenset()
     now = deps.clock()
     lease = deps.store.take_lease(LEASE, now, now + timedelta(seconds=LEASE_S), message_id)
     if lease is None:
@@ -77,10 +86,12 @@ def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
     admitted: set[str] = set()
     live_count = 0
     for retry in range(TRIES):
+        read_at = deps.clock()
         token = deps.store.admission_token()
-        live_count = len(token.jobs) + token.unreadable
+        live_count = len(token.live.job_ids)
+        waits = queued_jobs(token.live.jobs, deps.limits)
         try:
-            for job in admissible_jobs(token.jobs, deps.limits):
+            for job in admissible_jobs(token.live.jobs, waits, deps.limits):
                 _admit_one(job, token, deps)
                 admitted.add(job.job_id)
                 token = deps.store.next_admission_token(token, job.job_id)
@@ -88,6 +99,7 @@ def _run_pass(deps: Deps) -> tuple[frozenset[str], int]:
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads writers, keeps no secret
             deps.sleep(jitter * 0.1 * 2**retry)
             continue
+        deps.store.store_queue(AdmissionQueue(read_at, {wait.job_id: wait for wait in waits[:STORED_MAX]}))
         return frozenset(admitted), live_count
     _log.warning("another pass admitted jobs in each of %d tries; the next pass continues", TRIES)
     return frozenset(admitted), live_count

@@ -42,9 +42,9 @@ def handle(fleet_deps: FleetDeps, deps: Deps) -> None:
     try:
         listed, unreachable, _ = _list(fleet, deps)
     except RefusedError as error:
-        _record_out_of_reach(deps.store.survey_live_jobs().jobs, str(error), deps, run_all)
+        _record_out_of_reach(deps.store.live_jobs().jobs, str(error), deps, run_all)
         raise
-    live = deps.store.survey_live_jobs()
+    live = deps.store.live_jobs()
     visible_jobs = [job for job in live.jobs if job.zone not in unreachable]
     for zone in unreachable:
         _log.warning("Google cannot reach %s: VMs there are not checked", zone)
@@ -61,7 +61,7 @@ def _list(fleet: Fleet, deps: Deps) -> tuple[tuple[LabelledVm, ...], tuple[str, 
         return reached(fleet.list_all)
     except TemporaryError as error:
         _log.warning("%s: the zones of live jobs are listed one by one", error)
-        zones = sorted({zone for job in deps.store.survey_live_jobs().jobs for zone in job.zones_used})
+        zones = sorted({zone for job in deps.store.live_jobs().jobs for zone in job.zones_used})
         return reached(lambda: fleet.list_all(zones))
 
 

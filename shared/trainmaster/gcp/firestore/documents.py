@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -30,6 +31,7 @@ EXPIRE_AT: Final = "expire_at"
 """Field with the time after which Firestore may delete the document. Documents without it stay."""
 
 T = TypeVar("T", Job, Replica, LedgerEntry, Rejection, Orphan, Outcome)
+P = TypeVar("P")
 Document = dict[str, Any]
 
 _adapters: Final[dict[object, TypeAdapter[Any]]] = {}
@@ -90,6 +92,16 @@ def read(kind: type[T], document: Mapping[str, Any] | None) -> T:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         raise UnreadableError(f"a document cannot be read as {kind.__name__}: {field}: {first['msg']}") from error
+    return value
+
+
+def pack(value: object) -> bytes:
+    """Return the value as one field, for a document that is only read whole."""
+    return zlib.compress(_adapter(type(value)).dump_json(value))
+
+
+def unpack(kind: type[P], packed: bytes) -> P:
+    value: P = _adapter(kind).validate_json(zlib.decompress(packed))
     return value
 
 

@@ -11,21 +11,20 @@ from google.cloud.firestore import Query
 
 from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.vm_names import job_hash_in, replica_id_from_vm_name, vm_name
+from trainmaster.core.rules.admission_queue import AdmissionQueue
 from trainmaster.errors import ConflictError
-from trainmaster.gcp.firestore.database import JOBS, Database, job_path, read_or_log
-from trainmaster.gcp.firestore.documents import OWNER, read, submission_time_field
+from trainmaster.gcp.firestore.database import JOBS, Database, commit, job_path, read_or_log
+from trainmaster.gcp.firestore.documents import OWNER, pack, read, submission_time_field, unpack
 from trainmaster.ports import AdmissionToken, JobFilter, JobPosition, LiveJobs
 
 ADMISSION: Final = "control/admission_token"
+QUEUE: Final = "control/admission_queue"
 
 
 class JobQueries(Database):
     """See `trainmaster.ports.Store`."""
 
-    def live_jobs(self) -> tuple[Job, ...]:
-        return self.survey_live_jobs().jobs
-
-    def survey_live_jobs(self) -> LiveJobs:
+    def live_jobs(self) -> LiveJobs:
         jobs, unreadable = [], []
         for snapshot in self._find(self._where(JOBS, ("is_live", "==", True))):
             job = read_or_log(Job, snapshot, "job_id")
@@ -38,8 +37,7 @@ class JobQueries(Database):
     def admission_token(self) -> AdmissionToken:
         """Read the token before the jobs: an admission in between then fails the commit that uses the token."""
         last = self._get(ADMISSION).get(ADMISSION)
-        live = self.survey_live_jobs()
-        return AdmissionToken(last.update_time if last else None, live.jobs, len(live.unreadable))
+        return AdmissionToken(last.update_time if last else None, self.live_jobs())
 
     def next_admission_token(self, token: AdmissionToken, job_id: str) -> AdmissionToken:
         """Compare the job that the admission document names. It is this job unless another one was admitted after
@@ -48,6 +46,15 @@ class JobQueries(Database):
         if last is None or last.get("job_id") != job_id:
             raise ConflictError(f"another job was admitted after {job_id}")
         return replace(token, token=last.update_time)
+
+    def queue(self) -> AdmissionQueue:
+        stored = self._get(QUEUE).get(QUEUE)
+        return unpack(AdmissionQueue, stored.get("packed")) if stored else AdmissionQueue()
+
+    def store_queue(self, queue: AdmissionQueue) -> None:
+        batch = self._client.batch()
+        batch.set(self._client.document(QUEUE), {"packed": pack(queue)})
+        commit(batch, "store the admission queue")
 
     def count_live(self) -> int:
         return self._count(self._where(JOBS, ("is_live", "==", True)))

@@ -8,6 +8,7 @@
     capacity/{zone and machine kind}       Outcome
     leases/{job_id}                        `expires_at` and `holder` of the lease on work for this job
     control/admission_token                the last admission; its update time is the admission token
+    control/admission_queue                the AdmissionQueue, packed: a thousand waiting jobs cost no index entries
 
 Documents that no decision needs any more have the time of their deletion in `expire_at` (a lease has `expires_at`):
 replicas of earlier attempts, rejections, outcomes of requests, and the history of deleted jobs. TTL policies of infra/

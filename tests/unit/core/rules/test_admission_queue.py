@@ -13,6 +13,7 @@ from trainmaster.core.model.job import Job, JobState, Label
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.core.rules.admission_queue import (
+    Limits,
     admissible_jobs,
     limit_problem,
     queued_jobs,
@@ -144,6 +145,10 @@ def test_admitted_jobs_fit_beside_running_ones(drawn: list[tuple[int, JobState, 
         assert any(job.job_id not in waiting for job in queued), "the first job in the queue starts in an idle project"
 
 
+def admissible(jobs: list[Job], limits: Limits) -> tuple[Job, ...]:
+    return admissible_jobs(jobs, queued_jobs(jobs, limits), limits)
+
+
 def of_team(team: str, job: Job) -> Job:
     return replace(job, labels=(Label("team", team),))
 
@@ -152,7 +157,7 @@ def test_team_with_the_smallest_share_per_weight_goes_first_whatever_the_priorit
     limits = {"gpus": 12, "team:vision": 2, "team:speech": 1}
     flood = [of_team("vision", a_gpu_job(f"v{n:02}", 1, priority=1000, created=n)) for n in range(12)]
     late = [of_team("speech", a_gpu_job(f"s{n}", 1, created=100 + n)) for n in range(8)]
-    admitted = [job.job_id for job in admissible_jobs([*flood, *late], limits)]
+    admitted = [job.job_id for job in admissible([*flood, *late], limits)]
     assert sorted(admitted) == [*(f"s{n}" for n in range(4)), *(f"v{n:02}" for n in range(8))]
     wait = wait_of("s4", [*flood, *late], limits)
     assert wait is not None
@@ -166,8 +171,8 @@ def test_team_that_is_alone_borrows_everything_and_waits_when_another_one_comes(
     limits = {"gpus": 8, "team:vision": 1}
     running = [of_team("vision", a_gpu_job(f"r{n}", 2, JobState.RUNNING)) for n in range(3)]
     waiting = [of_team("vision", a_gpu_job("v", 2)), of_team("unknown", a_gpu_job("u", 2, created=9))]
-    assert [job.job_id for job in admissible_jobs([*running, waiting[0]], limits)] == ["v"]
-    assert [job.job_id for job in admissible_jobs([*running, *waiting], limits)] == ["u"]
+    assert [job.job_id for job in admissible([*running, waiting[0]], limits)] == ["v"]
+    assert [job.job_id for job in admissible([*running, *waiting], limits)] == ["u"]
 
 
 def test_share_is_that_of_the_resource_of_which_a_team_uses_most() -> None:
@@ -176,7 +181,7 @@ def test_share_is_that_of_the_resource_of_which_a_team_uses_most() -> None:
     queued = [of_team("vision", a_gpu_job("v", 1)), of_team("speech", a_gpu_job("s", 0, created=9))]
     running[1] = replace(running[1], state=JobState.RUNNING)
     busier = of_team("speech", a_gpu_job("c2", 0, JobState.RUNNING))
-    order = [job.job_id for job in admissible_jobs([*running, busier, *queued], limits)]
+    order = [job.job_id for job in admissible([*running, busier, *queued], limits)]
     assert order == ["v", "s"], "speech has 16 of 64 vcpus, vision 8 of 64 and 8 of 100 GPUs"
 
 
@@ -185,4 +190,4 @@ def test_large_job_of_a_team_is_not_starved_by_small_ones_of_others() -> None:
     large = of_team("vision", a_gpu_job("large", 8))
     running = [of_team("speech", a_gpu_job("r", 1, JobState.RUNNING))]
     small = [of_team("speech", a_gpu_job(f"s{n}", 1, created=n + 1)) for n in range(9)]
-    assert admissible_jobs([large, *running, *small], limits) == ()
+    assert admissible([large, *running, *small], limits) == ()
