@@ -8,8 +8,8 @@ from flask import Request
 from trainmaster.flows import tune as flow
 from trainmaster.messaging import push
 from trainmaster.messaging.internal_requests import decode_tune
+from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 from trainmaster.wiring.core_services import bus, creation_deps
-from trainmaster.wiring.suggester import suggester
 
 
 @functions_framework.http
@@ -18,4 +18,4 @@ def tune(request: Request) -> push.Response:
 
 
 def _handle(message: push.Message) -> None:
-    flow.handle(decode_tune(message.data), suggester(), creation_deps())
+    flow.handle(decode_tune(message.data), OptunaSuggester(), creation_deps())

@@ -37,7 +37,7 @@ from trainmaster.messaging import agent_messages, topics
 from trainmaster.messaging.internal_requests import ProvisionRequest
 from trainmaster.ports import AlreadyRecordedError, Lease, LiveJobs, Loaded
 from trainmaster.simulator.history import run_seed
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.scenarios.fault_profiles import (
     CALM,
     EVERYTHING,

@@ -15,7 +15,7 @@ from trainmaster.core.model.vm import Vm
 from trainmaster.core.reconcile.desired import DesiredVm
 from trainmaster.core.reconcile.plan import vm_steps
 from trainmaster.core.reconcile.steps import Delete, Step
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.scenarios.generator import JOB_ID, training_job
 
 

@@ -155,6 +155,7 @@ class MemoryControlPlane:
 
 
 def _tune(message: Message, deps: CreationDeps) -> None:
-    from trainmaster.wiring.suggester import suggester  # the import takes half a second; only tuning jobs need it
+    # The import takes half a second; only tuning jobs need it.
+    from trainmaster.suggesters.optuna_suggester import OptunaSuggester
 
-    tune.handle(internal_requests.decode_tune(message.data), suggester(), deps)
+    tune.handle(internal_requests.decode_tune(message.data), OptunaSuggester(), deps)

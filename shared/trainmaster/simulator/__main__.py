@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from trainmaster.simulator.history import History
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.scenarios.fault_profiles import EVERYTHING, PROFILES
 from trainmaster.simulator.scenarios.generator import draw_scenario, rng_of
 

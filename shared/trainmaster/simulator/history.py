@@ -12,10 +12,10 @@ from typing import Final
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.invariants.global_invariants import GlobalInvariants, check_submissions
 from trainmaster.simulator.invariants.job_invariants import JobInvariants
 from trainmaster.simulator.invariants.notification_invariants import check_notifications
-from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.scenarios.fault_profiles import Profile
 from trainmaster.simulator.scenarios.generator import PACKAGE_URI, draw_scenario, rng_of
 from trainmaster.simulator.scenarios.scenario import HistoryError, Outcome, Scenario

@@ -41,7 +41,8 @@ from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
 from trainmaster.settings import settings
-from trainmaster.wiring import core_services, fleet, intake_deps, objects, suggester
+from trainmaster.suggesters import optuna_suggester
+from trainmaster.wiring import core_services, fleet, intake_deps, objects
 from trainmaster_emulators.services import pubsub
 
 FUNCTIONS: Final = Path(__file__).parents[3] / "functions"
@@ -118,7 +119,7 @@ def lab(pubsub_emulator: str, patched: pytest.MonkeyPatch) -> Iterator[Lab]:
     patched.setattr(fleet, "fleet_deps", lambda: lab.published_world.fleet_deps)
     patched.setattr(fleet, "provision_deps", lambda: lab.published_world.deps)
     patched.setattr(objects, "objects", lambda *_: lab.objects)
-    patched.setattr(suggester, "suggester", lambda: lab.published_world.suggester)
+    patched.setattr(optuna_suggester, "OptunaSuggester", lambda: lab.published_world.suggester)
     server = make_server("127.0.0.1", 0, all_functions(lab), threaded=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

@@ -38,7 +38,7 @@ from trainmaster.core.model.vm import DirectiveAction, Vm, VmStatus
 from trainmaster.memory.fleet import MemoryFleet
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import topics
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.world.scheduler import START
 
 MESSAGES_PER_SWEEP_MAX: Final = 10

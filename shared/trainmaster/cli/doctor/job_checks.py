@@ -14,7 +14,7 @@ from trainmaster.cli.doctor.program_checks import check_programs
 from trainmaster.cli.installation import open_store
 from trainmaster.core.model.capacity import candidate_words
 from trainmaster.core.model.plan import Plan, TaskGroup
-from trainmaster.core.rules.admission_queue import limit_problem, vcpus, wait_of
+from trainmaster.core.rules.admission_queue import limit_problem, queued_jobs, vcpus
 from trainmaster.cost.job_cost import hourly_cost
 from trainmaster.cost.price_list import TOO_OLD_DAYS, PriceList
 from trainmaster.cost.sku import Unknown
@@ -118,10 +118,11 @@ def _check_limits(spec: AcceptedSpec, values: Settings) -> Iterator[Finding]:
     elif values.limits and spec.tuning is None:
         job = new_job(replace(spec, job_id=spec.job_id or "this job"), "", datetime.now(UTC))
         try:
-            wait = wait_of(job.job_id, (*open_store().live_jobs().jobs, job), values.limits)
+            waits = queued_jobs((*open_store().live_jobs().jobs, job), values.limits)
         except USER_ERRORS as error:
             yield not_checked("limits of all jobs", str(error))
             return
+        wait = next((wait for wait in waits if wait.job_id == job.job_id), None)
         text = f"limits of all jobs: {wait.sentence if wait else 'nothing must end before the job starts'}"
         yield limit(text, "the job waits; or raise TRAINMASTER_LIMITS") if wait else ok(text)
 

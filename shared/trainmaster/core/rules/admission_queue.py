@@ -120,11 +120,6 @@ def admissible_jobs(jobs: Iterable[Job], waits: Iterable[Wait], limits: Limits) 
     return tuple(job for job in turns if job.tuning is None and job.job_id not in waiting)
 
 
-def wait_of(job_id: str, jobs: Iterable[Job], limits: Limits) -> Wait | None:
-    """Return why the job has to wait; None if it may start."""
-    return next((wait for wait in queued_jobs(jobs, limits) if wait.job_id == job_id), None)
-
-
 def wait_of_job(job: Job, read_queue: Callable[[], AdmissionQueue], limits: Limits) -> Wait | None:
     """Return why the job had to wait in the last pass; None if it does not wait, or no pass has seen it.
 

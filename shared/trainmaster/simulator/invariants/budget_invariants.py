@@ -16,7 +16,7 @@ from trainmaster.core.actions import (
     StopRound,
 )
 from trainmaster.core.model.job import INTERNAL_RETRIES_MAX, RERUNS_MAX, RESTARTS_MAX, State
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, JobState, State
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.world.context import Context
 
 REPAIR_MAX_S: Final = 400.0

@@ -19,8 +19,8 @@ from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.rules.admission_queue import resource_needs
 from trainmaster.memory.objects import MemoryObjects
 from trainmaster.memory.store import MemoryStore
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.invariants.job_invariants import JobInvariants
-from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.world.context import Context
 from trainmaster.simulator.world.vm import VmPool
 

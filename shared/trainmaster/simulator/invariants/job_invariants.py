@@ -28,10 +28,10 @@ from trainmaster.core.model.vm import LossCause
 from trainmaster.core.model.vm_names import vm_name
 from trainmaster.core.transitions.change import IllegalTransitionError
 from trainmaster.memory.store import MemoryStore
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.invariants.budget_invariants import BudgetCount
 from trainmaster.simulator.invariants.cluster_invariants import ClusterInvariants
 from trainmaster.simulator.invariants.round_invariants import RoundInvariants
-from trainmaster.simulator.invariants.violation import ViolationError
 from trainmaster.simulator.invariants.vm_invariants import VmInvariants
 from trainmaster.simulator.world.context import Context
 from trainmaster.simulator.world.program_ends import ProgramEnds

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from trainmaster.core.ledger import LedgerEntry, replay
 from trainmaster.core.model.job import State
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 
 
 def check_notifications(job_id: str, messages: Sequence[bytes], ledger: Sequence[LedgerEntry]) -> None:

@@ -17,7 +17,7 @@ from trainmaster.core.events import AllReady, ExitCause, ReplicaExited
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import JobState, State
 from trainmaster.core.model.replica_id import ReplicaId
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.world.program_ends import EndCause, ProgramEnds
 
 

@@ -17,7 +17,7 @@ from trainmaster.core.model.job import State
 from trainmaster.core.model.replica import ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.vm import VmStatus
-from trainmaster.simulator.invariants.violation import ViolationError
+from trainmaster.simulator.invariants import ViolationError
 from trainmaster.simulator.world.vm import SimVm, VmPool
 
 Generation = tuple[ReplicaId, int]

@@ -19,7 +19,6 @@ from trainmaster.core.rules.admission_queue import (
     queued_jobs,
     resource_needs,
     vcpus,
-    wait_of,
 )
 
 T4 = "nvidia-tesla-t4"
@@ -112,7 +111,7 @@ def test_higher_priority_goes_first_and_then_the_older_job() -> None:
 
 def test_job_that_needs_no_short_resource_does_not_wait() -> None:
     jobs = [a_gpu_job("runs", 8, JobState.RUNNING), a_gpu_job("waits", 8, created=1), a_gpu_job("cpu", 0, created=2)]
-    assert wait_of("cpu", jobs, {T4: 8}) is None
+    assert [wait.job_id for wait in queued_jobs(jobs, {T4: 8})] == ["waits"]
 
 
 def test_job_that_can_never_start_does_not_delay_others_and_has_a_limit_problem() -> None:
@@ -159,8 +158,7 @@ def test_team_with_the_smallest_share_per_weight_goes_first_whatever_the_priorit
     late = [of_team("speech", a_gpu_job(f"s{n}", 1, created=100 + n)) for n in range(8)]
     admitted = [job.job_id for job in admissible([*flood, *late], limits)]
     assert sorted(admitted) == [*(f"s{n}" for n in range(4)), *(f"v{n:02}" for n in range(8))]
-    wait = wait_of("s4", [*flood, *late], limits)
-    assert wait is not None
+    (wait,) = [wait for wait in queued_jobs([*flood, *late], limits) if wait.job_id == "s4"]
     assert wait.reason == (
         "it needs 1 gpus, and 13 of 12 are in use or reserved for jobs before it; the share of team:speech is 33%, its "
         "weight is 1"
