@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,9 @@ from trainmaster.cli.simulate import simulate
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.setattr("logging.disable", lambda *_: None)
-    return CliRunner()
+def runner() -> Iterator[CliRunner]:
+    yield CliRunner()
+    logging.disable(logging.NOTSET)  # as a simulation leaves it
 
 
 @pytest.fixture
