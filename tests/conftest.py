@@ -36,7 +36,7 @@ pytest_plugins = [
 ]
 
 # For property tests that do not set max_examples themselves. `make test-all` selects the second profile.
-hypothesis.settings.register_profile("every change", max_examples=50, deadline=None)
+hypothesis.settings.register_profile("every change", max_examples=30, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile("every change")
 

@@ -451,7 +451,7 @@ def test_wait_limit_ends_a_search_and_leaves_nothing_in_any_candidate(world: Wor
     world.submit(document)
     while not world.has_ended:
         world.deliver()
-        world.wait(60)
+        world.wait(180)
         world.provision()
         world.sweep()
         assert world.now - world.job.created_at < timedelta(hours=1)
