@@ -261,7 +261,8 @@ class Examiner:
         The machine of a program that had completed is none of them.
         """
         ends = [program for program in self._programs_of_round() if program.ended_s is not None]
-        own = [program for program in ends if program.replica_id == charge.replica_id and program.cause == OWN]
+        programs = self._programs_of_round()
+        own = [p for p in programs if p.replica_id == charge.replica_id and (p.cause == OWN or p.is_frozen)]
         first_s = min((program.ended_s or 0 for program in ends if program.cause == OWN), default=0)
         done = {program.agent.vm: program.ended_s or 0 for program in ends if program.cause == DONE}
         faults = self._faults_of_round(ends)
@@ -279,14 +280,24 @@ class Examiner:
             self._world.notes["the evidence was lost"] += 1
         elif machine:
             self._world.violate("F2 charged although a machine had failed before", charge, *self._facts(ends))
-        elif not own and any(p.root and (p.root.is_hidden or p.root.agent.vm.instance_id in unfound) for p in ends):
+        elif not own and any(
+            p.root and ((p.root.is_hidden and not p.root.is_frozen) or p.root.agent.vm.instance_id in unfound)
+            for p in ends
+        ):
             self._world.notes["the evidence was lost"] += 1
+        elif not own and any(p.root and p.root.is_frozen for p in ends) and self._is_hung_unknown(ends):
+            self._world.notes["the hung member was one of several without an end"] += 1
         elif not own and self._world.profile.bad_clock and not any(is_evident(program) for program in ends):
             self._world.notes["a wrong clock decided"] += 1
         elif not own:
             self._world.violate("F2 innocent charged", charge, *self._facts(ends))
         elif charge.named and charge.named != charge.replica_id:
             self._world.violate("false why", charge)
+
+    def _is_hung_unknown(self, ends: list[Program]) -> bool:
+        """Whether not only the member that hung reported no end of its own: a directive stopped others."""
+        reported = {p.replica_id for p in ends if p.cause == PEER and not p.is_hidden}
+        return len({p.replica_id for p in self._programs_of_round()} - reported) != 1
 
     def _unfound(self) -> set[str]:
         """Instance ids of VMs that the service gave up, or left behind in another zone, without a recorded loss."""

@@ -50,6 +50,13 @@ REACTIONS: Final[dict[str, Facts | None]] = {
     },
     "hangs": None,  # a collective without a time limit
 }
+SILENCE: Final[Facts] = {
+    "signal": 6,
+    "error": {"type": "Aborted", "message": "UNAVAILABLE: … (stopped sending heartbeats):", "frame": ""},
+}
+"""What programs of TensorFlow and JAX see of a peer that hangs, long before its agent does."""
+HEARTBEATS_S: Final = 15.0
+NOTICED_TOGETHER_S: Final = (0.0, 1.5)
 LAUNCHER_S: Final = (0.02, 0.4)
 """How long a launcher runs on after its worker: torchrun looks every tenth of a second."""
 JOIN_S: Final = (1.0, 5.0)
@@ -74,6 +81,8 @@ class Program:
     was_asked: bool = False
     """Whether all members were asked to save while it ran."""
     saves_until_s: float = 0.0
+    is_frozen: bool = False
+    """Whether it had stopped answering its peers."""
     is_hidden: bool = False
     """Whether a directive reached the agent before it saw the end."""
 
@@ -151,10 +160,15 @@ class Programs:
                 world.within((0.0, most_s), self.exit, program, {"exit_status": 0}, DONE)
 
     def _freeze(self, program: Program) -> None:
-        """The program stops in a deadlock. No member of its cluster makes progress, and their agents end them."""
+        """The program stops. Its peers give it up, or none of them makes progress and their agents end them all."""
         if program in self._training:
             training = self._interrupt()
+            program.is_frozen = self._world.chance(0.5)
             for member in training:
+                if program.is_frozen and member is not program:
+                    noticed_s = HEARTBEATS_S + self._world.between(NOTICED_TOGETHER_S)
+                    self._world.after(noticed_s, self.exit, member, dict(SILENCE), PEER, program)
+                    continue
                 after_s = self._job.stall_timeout_s + self._world.between((0.0, 10.0))
                 self._world.after(after_s, self.exit, member, {"cause": "stalled", "signal": 9}, STALLED)
 

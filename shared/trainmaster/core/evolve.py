@@ -9,15 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from trainmaster.core.actions import (
-    AcceptJob,
-    Action,
-    ContinueProvisioning,
-    Ignore,
-    JobAction,
-    ReplicaAction,
-    RerunJob,
-)
+from trainmaster.core.actions import AcceptJob, Action, ContinueProvisioning, Ignore, JobAction, ReplicaAction, RerunJob
 from trainmaster.core.decisions import Decision
 from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import recall

@@ -15,13 +15,13 @@ from trainmaster.core.model.members import recall
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm_names import job_hash, vm_name
 from trainmaster.core.rules.admission_queue import AdmissionQueue
+from trainmaster.core.rules.evidence import ENDS_READ
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
 from trainmaster.memory.incidents import Incidents
 from trainmaster.memory.leases import Leases
 from trainmaster.memory.stored_job import StoredJob
 from trainmaster.ports import (
-    ENDS_READ,
     AdmissionToken,
     AlreadyRecordedError,
     JobFilter,

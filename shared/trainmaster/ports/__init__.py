@@ -33,7 +33,6 @@ from trainmaster.ports.services import (
 )
 from trainmaster.ports.store import (
     COMMIT_MAX,
-    ENDS_READ,
     LOSSES_READ,
     Incidents,
     JobQueries,

@@ -25,10 +25,6 @@ from trainmaster.ports.store_values import (
     Rejection,
 )
 
-ENDS_READ: Final = 3
-"""Ends of a round that a verdict reads: the first, perhaps another report of it, and one of another member."""
-
-
 COMMIT_MAX: Final = timedelta(minutes=2)
 """Longest time from the report of a loss to its commit. Losses that were reported earlier are not looked at."""
 LOSSES_READ: Final = 50
@@ -92,7 +88,7 @@ class Ledgers(Protocol):
         ...
 
     def round_ends(self, job_id: str, round_key: str) -> tuple[End, ...]:
-        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence.round_key`), by rank and time."""
+        """Return the first `ENDS_READ` ends of members in this round (`rules.evidence`), by rank and time."""
         ...
 
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:

@@ -1,5 +1,9 @@
-"""Hugging Face's Trainer, after `examples/pytorch/language-modeling/run_clm.py`."""
+"""Hugging Face's Trainer, after `examples/pytorch/language-modeling/run_clm.py`.
 
+`--deepspeed`: with a configuration file, after the page "DeepSpeed" of Transformers.
+"""
+
+import json
 import sys
 from pathlib import Path
 
@@ -19,15 +23,23 @@ class Texts(torch.utils.data.Dataset):
         return {"input_ids": ids, "labels": ids}
 
 
-Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
+has_deepspeed = sys.argv[1] == "--deepspeed"
+folder = sys.argv[1 + has_deepspeed]
+Path(folder).mkdir(parents=True, exist_ok=True)
+config = Path("ds_config.json")
+automatic = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+optimizer = {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}  # DeepSpeed's own would be compiled
+zero = {"optimizer": optimizer, "zero_optimization": {"stage": 1}}
+config.write_text(json.dumps({**zero, **dict.fromkeys(automatic, "auto")}))
 arguments = TrainingArguments(
-    output_dir=sys.argv[1],
+    output_dir=folder,
+    deepspeed=str(config) if has_deepspeed else None,
     max_steps=STEPS,
     per_device_train_batch_size=1,
     save_steps=SAVE_EVERY,
     logging_steps=1,
-    use_cpu=True,
+    use_cpu=not has_deepspeed,  # it turns DeepSpeed off
     report_to="tensorboard",
 )
 model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=1, n_embd=8, vocab_size=50, n_positions=8))
-Trainer(model, arguments, train_dataset=Texts()).train(resume_from_checkpoint=get_last_checkpoint(sys.argv[1]))
+Trainer(model, arguments, train_dataset=Texts()).train(resume_from_checkpoint=get_last_checkpoint(folder))

@@ -160,3 +160,14 @@ def test_traceback_with_a_huge_message_is_truncated() -> None:
     error = parse_traceback(TB + MAIN + "ValueError: " + "x" * 100_000)
     assert error is not None
     assert len(error["message"]) == MESSAGE_CHARS
+
+
+def test_long_message_keeps_its_end_which_says_why_an_operation_failed() -> None:
+    frames = "".join(f'  File "/usr/lib/python3/dist-packages/keras/{n}.py", line {n}, in fit\n\n' for n in range(30))
+    cause = "Collective ops is aborted by: … (stopped sending heartbeats):\n/job:worker/replica:0/task:0"
+    origin = "Graph execution error:\n\nDetected at node R defined at (most recent call last):\n"
+    error = parse_traceback(TB + MAIN + f"UnavailableError: {origin}{frames}{cause}")
+    assert error is not None
+    assert error["message"].startswith(origin)
+    assert error["message"].endswith(cause)
+    assert len(error["message"]) == MESSAGE_CHARS

@@ -147,9 +147,15 @@ def _read_traceback(lines: list[str], start: int, prefix: str, package: str) -> 
             if _NOISE.match(next_line) or _prefix_of(next_line) is not None:
                 break
             message.append(next_line)
-        text = "\n".join(message).strip()[:MESSAGE_CHARS]
+        text = _shortened("\n".join(message).strip())
         return {"type": error.group(1), "message": text, "frame": frame, "own_frame": own_frame}
     return None
+
+
+def _shortened(message: str) -> str:
+    """Keep both ends of a long message: TensorFlow writes where an operation was defined, and then why it failed."""
+    half = MESSAGE_CHARS // 2
+    return message if len(message) <= MESSAGE_CHARS else f"{message[: half - 1]}…{message[-half:]}"
 
 
 def is_own(path: str, package: str) -> bool:

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 from trainmaster.core.events import End, Event, ExitCause, MemberMissing, ReplicaExited, VmLost, VmReady
 from trainmaster.core.model.exit_policy import SIGNAL_BASE, code_of
-from trainmaster.core.model.job import State
+from trainmaster.core.model.job import Job, State
 from trainmaster.core.model.members import is_member, is_ready
+from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.replica_id import ReplicaId
 from trainmaster.core.model.round import STORED_BEFORE_ROUNDS
 
@@ -37,10 +38,15 @@ PEER_LOSS_TYPES: Final = (
 )
 """Errors with which a framework reports a lost peer: TensorFlow's collectives and coordination service, torch's process
 groups and launcher, plain sockets. Measured: UnavailableError, AbortedError, RendezvousConnectionError."""
+PEER_SILENCE_WORDS: Final = (
+    *("stopped sending heartbeats", "heartbeat timeout", "coordinationservice/heartbeat", "deadline_exceeded: "),
+    *("for recv operation", "for send operation", "monitoredbarrier", "collective operation timeout"),
+)
+"""Words in the message of an error that reports a peer that does not answer: of TensorFlow, JAX, gloo, NCCL."""
 PEER_LOSS_WORDS: Final = (
+    *PEER_SILENCE_WORDS,
     *("connection closed", "connection reset", "connection refused", "socket closed", "broken pipe"),
     *("the other end is likely closed", "hung up on the other end", "poll error condition"),
-    *("for recv operation", "for send operation", "monitoredbarrier", "collective operation timeout"),
     *("waiting for clients", "wait timeout after", "jax distributed service detected fatal errors"),
 )
 """Words in the message of an error that reports a peer that is lost, or does not come, whatever its type: gloo raises a
@@ -48,6 +54,8 @@ RuntimeError with them, XGBoost an XGBoostError."""
 PEER_LOSS_CODES: Final = ("unavailable: ", "deadline_exceeded: ", "aborted: ", "cancelled: ")
 """How the message of such an error of JAX begins."""
 
+ENDS_READ: Final = 20
+"""Ends of a round that a verdict reads. It knows all of them if they are fewer: one member may have reported twice."""
 SIGABRT: Final = 6
 """A runtime that gives up on its peers aborts itself, so this signal alone does not show whose fault the exit was."""
 SIGNAL_MAX: Final = 64
@@ -89,6 +97,12 @@ def speaks_for_lost_peer(end: End) -> bool:
     return is_abort or reports_lost_peer(end)
 
 
+def reports_silent_peer(end: End) -> bool:
+    """Whether the end is an exit whose error says that a peer did not answer."""
+    message = end.error.message.lower() if isinstance(end, ReplicaExited) and end.error else ""
+    return any(words in message for words in PEER_SILENCE_WORDS)
+
+
 def _names_abort(event: ReplicaExited) -> bool:
     """Whether the error is that of a runtime that aborted itself, or of a launcher whose process was aborted."""
     return event.error is not None and (event.error.type == "Aborted" or "SIGABRT" in event.error.message)
@@ -108,12 +122,8 @@ def is_own_failure(event: ReplicaExited) -> bool:
 
 def rank_of(end: End) -> Rank:
     """Return the rank of an end that is not an exit 0."""
-    if not isinstance(end, ReplicaExited) or end.cause in (
-        ExitCause.VM_STOPPING,
-        ExitCause.VM_RESTARTED,
-        ExitCause.SAVED,
-        ExitCause.UNFIT,
-    ):
+    of_machine = (ExitCause.VM_STOPPING, ExitCause.VM_RESTARTED, ExitCause.SAVED, ExitCause.UNFIT)
+    if not isinstance(end, ReplicaExited) or end.cause in of_machine:
         return Rank.MACHINE
     if reports_lost_peer(end):
         return Rank.PEER
@@ -155,9 +165,13 @@ def round_end(state: State, event: Event) -> RoundEnd | None:
 def _was_in_round_before(state: State, loss: VmLost) -> bool:
     """Whether the VM was in the round before the held one, and has not reported how that round ended on it."""
     job, replica = state.job, state.find(state.job.attempt, loss.subject.replica_id)
-    if replica is None or replica.ordered_at is None or job.round.ordered_at is None:
-        return False
-    return replica.ordered_at < job.round.ordered_at and not is_ready(job, replica)
+    return replica is not None and has_kept_vm(job, replica) and not is_ready(job, replica)
+
+
+def has_kept_vm(job: Job, replica: Replica) -> bool:
+    """Whether the replica still has the VM that it had when the held round was ordered."""
+    ordered_at, held_at = replica.ordered_at, job.round.ordered_at
+    return ordered_at is not None and held_at is not None and ordered_at < held_at
 
 
 def replica_of(end: End) -> ReplicaId:

@@ -11,11 +11,10 @@ from trainmaster.core.events import End, ExitCause, ReplicaExited
 from trainmaster.core.model.exit_policy import PERMANENT_STATUSES, ExitAction, ExitPolicy, Preset, code_of
 from trainmaster.core.model.gang import is_required
 from trainmaster.core.model.job import Job, State
-from trainmaster.core.model.members import channel_members, members
+from trainmaster.core.model.members import channel_members, is_ready, members
 from trainmaster.core.model.replica import Replica
 from trainmaster.core.model.round import Round
-from trainmaster.core.rules import messages
-from trainmaster.core.rules.evidence import replica_of, reports_lost_peer, speaks_for_lost_peer
+from trainmaster.core.rules import evidence, messages
 from trainmaster.core.rules.repetition import bug_signature, is_quick_failure, is_transient
 from trainmaster.core.timeouts import LIKELY_BUG_FAILURES, QUICK_FAILURE_MAX_S
 
@@ -26,6 +25,7 @@ class Case:
 
     state: State
     replica: Replica
+    """The one that is charged: in a verdict, perhaps a member that the one that exited has lost."""
     event: ReplicaExited
     now: datetime
     is_verdict: bool = False
@@ -36,8 +36,8 @@ class Case:
     @property
     def is_only_failure(self) -> bool:
         """In a verdict: whether no other member failed, and this one does not report the loss of one."""
-        is_alone = all(replica_of(other) == self.replica.replica_id for other in self.ends)
-        return not self.is_verdict or (is_alone and not reports_lost_peer(self.event))
+        is_alone = all(evidence.replica_of(other) == self.replica.replica_id for other in self.ends)
+        return not self.is_verdict or (is_alone and not evidence.reports_lost_peer(self.event))
 
     @property
     def job(self) -> Job:
@@ -56,7 +56,7 @@ class Case:
     @property
     def is_on_current_vm(self) -> bool:
         """Whether the program ran on the VM that the replica has now."""
-        return self.event.subject.vm_generation == self.replica.vm_generation
+        return self.is_hung or self.event.subject.vm_generation == self.replica.vm_generation
 
     @property
     def restarts_used(self) -> int:
@@ -74,7 +74,7 @@ class Case:
     @property
     def user_action(self) -> ExitAction | None:
         """The action that the user's own exit rules choose; None if no such rule matches."""
-        return self.policy.user_action(self.code, self.replica.replica_id.task_type)
+        return self.policy.user_action(self.code, self.event.subject.replica_id.task_type)
 
     @property
     def hosts_left(self) -> int:
@@ -100,7 +100,7 @@ class Case:
     def bug_advice(self) -> str:
         """What to do about failures that look like a bug, with a leading space; empty unless they do."""
         error = self.event.error
-        may_be_transient = reports_lost_peer(self.event) or (error is not None and is_transient(error))
+        may_be_transient = evidence.reports_lost_peer(self.event) or (error is not None and is_transient(error))
         if self.quick_failures < LIKELY_BUG_FAILURES or may_be_transient:
             return ""
         minutes = QUICK_FAILURE_MAX_S // 60
@@ -118,17 +118,34 @@ class Case:
         if self.event.cause is ExitCause.STALLED:
             stalls = [end for end in self.ends or (self.event,) if isinstance(end, ReplicaExited)]
             return f"{ended}: {messages.stalled_round(stalls, len(channel_members(self.job.plan)))}"
-        return f"{ended}: {self.who} failed first: {messages.failure(self.event)}{self._absent}"
+        failure, absent = messages.failure(self.event), self._absent
+        if self.is_hung:
+            return f"{ended}: {self.who} did not answer, and {self.event.subject.replica_id.words} failed: {failure}"
+        if absent is not None:
+            is_recalled = absent.ordered_at is not None and absent.ordered_at == self.job.round.ordered_at
+            failure += f"; {absent.replica_id.words} {'had exited 0' if is_recalled else 'reported no failure'}"
+        return f"{ended}: {self.who} failed first: {failure}"
 
     @property
-    def _absent(self) -> str:
-        """What is known of the only member that reported no failure, if all others lost a peer; else empty."""
-        ended = {replica_of(end) for end in self.ends}
-        others = [member for member in members(self.state) if member.replica_id not in ended]
-        if not all(map(speaks_for_lost_peer, self.ends or (self.event,))) or len(others) != 1:
-            return ""
-        is_recalled = others[0].ordered_at is not None and others[0].ordered_at == self.job.round.ordered_at
-        return f"; {others[0].replica_id.words} {'had exited 0' if is_recalled else 'reported no failure'}"
+    def is_hung(self) -> bool:
+        """Whether the replica did not exit, and the one that did says that it had no answer."""
+        return self.replica.replica_id != self.event.subject.replica_id
+
+    @property
+    def hung(self) -> Replica | None:
+        """The only member that did not end by itself, if all others did because a peer did not answer; else None."""
+        absent = self._absent
+        is_known = absent is not None and is_ready(self.job, absent) and evidence.has_kept_vm(self.job, absent)
+        is_told = evidence.reports_lost_peer(self.event) and any(map(evidence.reports_silent_peer, self.ends))
+        return absent if is_known and is_told else None
+
+    @property
+    def _absent(self) -> Replica | None:
+        """The only member of the round that reported no failure, if all others lost a peer; else None."""
+        known = {*map(evidence.replica_of, self.ends), *self.job.round.without}
+        others = [member for member in members(self.state) if member.replica_id not in known]
+        is_told = all(map(evidence.speaks_for_lost_peer, self.ends or (self.event,)))
+        return others[0] if is_told and len(others) == 1 and len(self.ends) < evidence.ENDS_READ else None
 
     def then(self, consequence: str) -> str:
         """Return the decision's text: what happened, and what follows."""
@@ -146,7 +163,7 @@ class Case:
     def is_peer_loss_at_service(self) -> bool:
         """Whether the preset `service` calls an exit permanent that reports a lost peer."""
         is_service = self.policy.preset is Preset.SERVICE and self.code not in PERMANENT_STATUSES
-        return is_service and reports_lost_peer(self.event)
+        return is_service and evidence.reports_lost_peer(self.event)
 
     @property
     def proves_bug(self) -> bool:

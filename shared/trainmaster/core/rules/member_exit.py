@@ -90,11 +90,7 @@ def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> 
     if (
         replica is None
         or not event.succeeded
-        or (subject.attempt, subject.replica_id)
-        != (
-            job.attempt,
-            job.plan.primary,
-        )
+        or (subject.attempt, subject.replica_id) != (job.attempt, job.plan.primary)
     ):
         return None
     is_of_last = (subject.vm_generation, subject.incarnation) == (replica.vm_generation, replica.incarnation)

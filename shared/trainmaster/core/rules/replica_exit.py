@@ -84,13 +84,7 @@ def judge_vm_stopping(case: Case) -> Decision | None:
         return None
     cause = f"The VM of {case.who} was shutting down when its program exited"
     return replace_vm(
-        case.state,
-        case.replica,
-        cause,
-        Reason.VM_STOPPING,
-        case.event.at,
-        case.now,
-        measurement=case.event.measurement,
+        case.state, case.replica, cause, Reason.VM_STOPPING, case.event.at, case.now, measurement=case.event.measurement
     )
 
 
@@ -236,7 +230,7 @@ def _rerun_action(case: Case, charge: Budget, *, replaces_vm: bool = False) -> R
         charge,
         lost=key if replaces_vm else None,
         reporter=key,
-        reporter_vm=case.event.subject.vm.instance_id if case.is_on_current_vm else None,
+        reporter_vm=case.event.subject.vm.instance_id if case.is_on_current_vm and not case.is_hung else None,
         quick_failure=key if charge is Budget.RERUNS and case.quick_failures else None,
     )
 

@@ -63,9 +63,9 @@ def _verdict(state: State, event: AllReady, now: datetime) -> Decision:
     if is_unsure and rank_of(end) >= Rank.OTHER and any(map(speaks_for_lost_peer, event.ends)):
         text = "Round 1 ended before every member had reported: one may have been lost. Free of charge."
         return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))
-    is_reboot = isinstance(end, ReplicaExited) and end.cause is ExitCause.VM_RESTARTED
-    if isinstance(end, ReplicaExited) and (is_reboot or rank_of(end) is not Rank.MACHINE):
-        return first_match(Case(state, replica, end, now, is_verdict=True, ends=event.ends))
+    if isinstance(end, ReplicaExited) and (end.cause is ExitCause.VM_RESTARTED or rank_of(end) is not Rank.MACHINE):
+        case = Case(state, replica, end, now, is_verdict=True, ends=event.ends)
+        return first_match(replace(case, replica=case.hung or replica))
     cause = _describe(end)
     text = f"Round {event.round - 1} ended: {cause[0].lower()}{cause[1:]}. Free of charge."
     return Decision(Rule.VM_LOST, Reason.ROUND_BEGINS, text, BeginRound(event.round, replica.key))

@@ -12,10 +12,11 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 
 from trainmaster.core.events import End
 from trainmaster.core.ledger import LedgerEntry, ends_of
+from trainmaster.core.rules.evidence import ENDS_READ
 from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import LEDGER, Database, commit, ledger_path, read_or_log
 from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, read
-from trainmaster.ports import COMMIT_MAX, ENDS_READ, LOSSES_READ, Loaded, PendingEntries
+from trainmaster.ports import COMMIT_MAX, LOSSES_READ, Loaded, PendingEntries
 
 MARK_TRIES: Final = 5
 """How often `mark_done` reads again after another writer confirmed some of the same entries."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +14,7 @@ from trainmaster.core.actions import BeginRound, Budget, RerunJob, StopRound
 from trainmaster.core.decisions import Decision, Reason
 from trainmaster.core.events import AllReady, End, Event, ExitCause, MemberMissing, ProgramError, ReplicaExited, VmReady
 from trainmaster.core.evolve import apply, evolve
-from trainmaster.core.model.exit_policy import ExitPolicy, Preset
+from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule, Preset
 from trainmaster.core.model.floor import NO_VM
 from trainmaster.core.model.job import Budgets, Job, JobState, State
 from trainmaster.core.model.members import is_ready
@@ -22,7 +23,7 @@ from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.round import Round
 from trainmaster.core.model.vm import LossCause
-from trainmaster.core.rules.evidence import Rank, rank_of, round_end
+from trainmaster.core.rules.evidence import ENDS_READ, Rank, rank_of, round_end
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.rules.messages import PEER_SILENT, STILL
 
@@ -519,6 +520,96 @@ def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_los
     assert f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){absent}. Restart 1" in decision.text
     own = judge_held(held(2, worker), *(exited(member, 1, error=BUG) for member in ends))
     assert "; worker" not in own.text
+
+
+HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10))
+SILENCE: Final = (
+    *(error for error in LATE_PEERS if not re.search("clients|keys|unhealthy", error[1])),
+    ("Aborted", "Terminating process because … absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded"),
+    ("DeadlineExceededError", "Collective ops is aborted by: …\n\nRPC: /tensorflow.CoordinationService/Heartbeat"),
+    ("UnavailableError", "Error reported from /job:worker/task:0: tasks are unhealthy (stopped sending heartbeats):"),
+)
+
+
+def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
+    error = ProgramError("Aborted", f"{JAX_ABORT.message} UNAVAILABLE: … (stopped sending heartbeats):", "")
+    return exited(replica_id, signal=6, **{"error": error, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", SILENCE, ids=[message[:30] for _, message in SILENCE])
+def test_verdict_charges_the_only_member_that_did_not_answer_the_others(error: tuple[str, str]) -> None:
+    state = held(2, HUNG, stalls=1)
+    ends = [exited(member, 1, error=ProgramError(*error, OWN)) for member in (CHIEF, CHIEF, WORKER_0)]
+    decision = judge_held(state, *ends)
+    assert decision.text.startswith("Round 1 ended: worker 1 did not answer, and chief 0 failed: ")
+    assert decision.text.endswith(". Restart 1 of 5 of worker 1, in the same VM.")
+    begun = apply(state, evolve(state, decision, NOW))
+    assert [replica.restarts_used for replica in begun.replicas] == [0, 0, 1]
+
+
+def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is() -> None:
+    for hung, other in ((CHIEF, WORKER_0), (WORKER_0, CHIEF)):
+        job, key = a_job(plan=a_plan(1)), a_replica(hung).key
+        two = [a_replica(member, incarnation=2, ordered_at=at(10)) for member in (CHIEF, WORKER_0)]
+        state = a_state(*two, job=replace(job, round=Round(2, is_held=True, began_at=at(10), ordered_at=at(90))))
+        action = action_of(judge_held(state, silence(other), silence(other)), BeginRound)
+        assert (action.replica, action.charge) == (key, Budget.RESTARTS)
+
+
+@pytest.mark.parametrize(
+    ("state", "ends"),
+    [
+        (held(2, HUNG), (silence(CHIEF),)),
+        (held(2, HUNG), (silence(CHIEF), silence(WORKER_0), silence(WORKER_1))),
+        (held(2, HUNG), (exited(WORKER_0, signal=6), silence(CHIEF))),
+        (held(2, HUNG), tuple(exited(member, 1, error=PEER_LOSS) for member in (CHIEF, WORKER_0))),
+        (held(2, replace(HUNG, ordered_at=at(90))), (silence(CHIEF), silence(WORKER_0))),
+        (held(2, replace(HUNG, ordered_at=at(95), vm_generation=2)), (silence(CHIEF), silence(WORKER_0))),
+        (held(2, HUNG, without=(WORKER_1,)), (silence(CHIEF), silence(WORKER_0))),
+        (held(2, HUNG), (silence(CHIEF), silence(CHIEF), *(silence(WORKER_0) for _ in range(ENDS_READ - 2)))),
+    ],
+    ids=[
+        "two others",
+        "no other",
+        "an abort without words",
+        "a closed connection",
+        "it completed",
+        "its VM was replaced since",
+        "it took no part",
+        "not all ends are known",
+    ],
+)
+def test_verdict_charges_the_first_end_if_no_single_member_is_known_to_have_hung(
+    state: State, ends: tuple[End, ...]
+) -> None:
+    decision = judge_held(state, *ends)
+    charged = "worker 0" if "signal 6" in decision.text else "chief 0"
+    assert f"ended: {charged} failed first: " in decision.text
+    assert f"Restart 1 of 5 of {charged}" in decision.text
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        (lost(WORKER_1), "Round 1 ended: the VM of worker 1 was preempted. Free of charge."),
+        (exited(WORKER_1, 1, error=BUG), "worker 1 failed first: ValueError"),
+        (exited(WORKER_1, 1), "worker 1 failed first: it exited with status 1"),
+        (exited(WORKER_1, signal=9, cause=ExitCause.STALLED), "worker 1 printed nothing for the job's stallTimeout"),
+    ],
+)
+def test_end_that_is_stronger_evidence_decides_before_the_silence_of_a_member(end: End, text: str) -> None:
+    assert text in judge_held(held(2, HUNG), end, silence(CHIEF), silence(WORKER_0)).text
+
+
+def test_member_that_did_not_answer_has_the_limits_and_exit_rules_of_its_peers_exit() -> None:
+    ends = (silence(CHIEF), silence(WORKER_0))
+    spent = judge_held(held(2, replace(HUNG, restarts=(NOW,) * 5)), *ends)
+    assert action_of(spent, RerunJob).lost == f"1-{WORKER_1}"
+    assert "the whole job is rerun (rerun 1 of 3), worker 1 on another VM." in spent.text
+    for task_type, expected in ((TaskType.CHIEF, "8 fail_job exit_policy"), (TaskType.WORKER, "10 begin_round")):
+        rule = ExitRule(134, 134, ExitAction.FAIL, (task_type,))
+        state = held(2, HUNG, job=a_job(plan=a_plan(2, exit_policy=ExitPolicy(rules=(rule,)))))
+        assert summarize(judge_held(state, *ends)).startswith(expected)
 
 
 def test_rerun_keeps_the_vm_that_replaced_the_one_on_which_the_member_failed() -> None:
