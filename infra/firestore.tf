@@ -108,7 +108,7 @@ resource "google_firestore_field" "pending" {
   }
 }
 
-# Long texts that no query filters by. Their indexes would cost more than the documents.
+# Fields that no query filters by: long texts, whose indexes would cost more than the documents, and a time that only grows.
 resource "google_firestore_field" "unindexed" {
   for_each = {
     spec     = { collection = "jobs", field = "spec_json" }
@@ -116,6 +116,7 @@ resource "google_firestore_field" "unindexed" {
     tuning   = { collection = "jobs", field = "tuning" }
     event    = { collection = "ledger", field = "event" }
     decision = { collection = "ledger", field = "decision" }
+    order    = { collection = "ledger", field = "committed_at" }
   }
   database   = google_firestore_database.this.name
   collection = each.value.collection

@@ -15,7 +15,7 @@ from googleapiclient.errors import Error as ClientError
 
 from smoke.fault_steps import PROBE
 from smoke.job_steps import LINES_MAX_S
-from smoke.world import Output, SkippedError, StepError, World, last_line
+from smoke.world import SkippedError, StepError, World, last_line
 from trainmaster.core.model.plan import Accelerator, TaskGroup
 from trainmaster.core.model.replica_id import TaskType
 from trainmaster.gcp import clients, retries
@@ -145,14 +145,10 @@ def list_tpus(world: World) -> None:
     """List TPU nodes and queued resources of all zones in one call each, as the search for orphans does."""
     for key, kind in (("tpu_nodes", "tpu-vm"), ("tpu_queue", "queued-resources")):
         done = world.run("gcloud", "compute", "tpus", kind, "list", ALL_ZONES, f"--project={world.project}")
-        world.saw(key, _answer(done))
+        world.saw(key, f"refuses: {last_line(done.errors)}" if done.status else "answers")
 
 
 def count_dead_letters(world: World) -> None:
     """Count the messages that no function could handle."""
     letters = json.loads(world.check("trainmaster", "dead-letters", "list", "--format", "json"))
     world.saw("dead_letters", len(letters))
-
-
-def _answer(done: Output) -> str:
-    return "answers" if not done.status else f"refuses: {last_line(done.errors)}"

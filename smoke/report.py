@@ -38,12 +38,8 @@ def exit_status(results: Sequence[Result], findings: Sequence[Finding]) -> int:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    cells = [[_cell(text) for text in row] for row in (heads, *rows)]
+    cells = [[" ".join(text.split()).replace("|", "\\|") for text in row] for row in (heads, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     cells.insert(1, ["-" * max(width, 3) for width in widths])
     for row in cells:
         yield f"| {' | '.join(text.ljust(width) for text, width in zip(row, widths, strict=True))} |"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")

@@ -14,6 +14,7 @@ from pydantic_settings import NoDecode
 
 from trainmaster.core.intake.named_resources import ResourceKind
 from trainmaster.core.model.label_rules import LABEL_VALUE
+from trainmaster.core.rules.admission_queue import RESOURCES
 from trainmaster.presentation.price import Price, read_price
 
 _ACCOUNT_NETWORK: Final = "finance@my-project.iam.gserviceaccount.com=trainmaster-finance"
@@ -46,15 +47,21 @@ def _parse_resources(text: str) -> tuple[str, ...]:
     return entries
 
 
+def _pairs(text: str, is_legal: Callable[[str, str], object], form: str) -> dict[str, str]:
+    """Parse `NAME=VALUE,NAME=VALUE`. Raises ValueError for a pair that is not legal, or whose name occurs twice."""
+    pairs: dict[str, str] = {}
+    for item in _items(text):
+        name, _, value = item.partition("=")
+        if not is_legal(name, value) or name in pairs:
+            raise ValueError(f"{item!r} is not {form}")
+        pairs[name] = value
+    return pairs
+
+
 def _parse_account_networks(text: str) -> dict[str, str]:
     """Parse `ACCOUNT=NETWORK,ACCOUNT=NETWORK`."""
-    networks: dict[str, str] = {}
-    for item in _items(text):
-        account, _, network = item.partition("=")
-        if "@" not in account or not network or account in networks:
-            raise ValueError(f"{item!r} is not ACCOUNT=NETWORK, once each, such as {_ACCOUNT_NETWORK}")
-        networks[account] = network
-    return networks
+    form = f"ACCOUNT=NETWORK, once each, such as {_ACCOUNT_NETWORK}"
+    return _pairs(text, lambda account, network: "@" in account and network, form)
 
 
 def _parse_regions(text: str) -> tuple[str, ...]:
@@ -68,26 +75,22 @@ def _parse_regions(text: str) -> tuple[str, ...]:
 
 def _parse_images(text: str) -> dict[str, str]:
     """Parse `debian-12=projects/p/global/images/family/mine,…`."""
-    images: dict[str, str] = {}
-    for item in _items(text):
-        family, _, image = item.partition("=")
-        if not family or not _IMAGE.fullmatch(image) or family in images:
-            raise ValueError(f"{item!r} is not FAMILY=projects/P/global/images/[family/]NAME, once each")
-        images[family] = image
-    return images
+    form = "FAMILY=projects/P/global/images/[family/]NAME, once each"
+    return _pairs(text, lambda family, image: family and _IMAGE.fullmatch(image), form)
 
 
 def _parse_limits(text: str) -> dict[str, int]:
-    """Parse `vcpus=450,gpus=8`. Names are not checked: new accelerators come every year."""
-    limits: dict[str, int] = {}
-    for item in _items(text):
-        name, _, count = item.partition("=")
-        if not name or not count.isdecimal() or name in limits:
-            raise ValueError(f"{item!r} is not RESOURCE=NUMBER, once each, such as vcpus=450")
-        if name.startswith("team:") and not (int(count) and LABEL_VALUE.fullmatch(name.removeprefix("team:") or "*")):
-            raise ValueError(f"{item!r} is not a weight of at least 1 of a label's value, such as team:vision=2")
-        limits[name] = int(count)
-    return limits
+    """Parse `vcpus=450,gpus=8`."""
+    form = "RESOURCE=NUMBER, once each, such as vcpus=450"
+    limits = _pairs(text, lambda name, count: name and count.isdecimal(), form)
+    for name, count in limits.items():
+        kind, _, team = name.partition(":")
+        if kind == "team" and not (int(count) and team and LABEL_VALUE.fullmatch(team)):
+            rule = "a weight of at least 1 of a label's value, such as team:vision=2"
+            raise ValueError(f"'{name}={count}' is not {rule}")
+        if name != f"team:{team}" and name not in RESOURCES:
+            raise ValueError(f"{name!r} is not a resource; known are {', '.join(RESOURCES)} and team:NAME")
+    return {name: int(count) for name, count in limits.items()}
 
 
 AccountNetworks = Annotated[dict[str, str], *_text(_parse_account_networks)]

@@ -145,11 +145,11 @@ class Settings(BaseSettings):
     )
     limits: Limits = Field(
         default_factory=dict,
-        description="The most that all jobs together may use, such as vcpus=450,nvidia-tesla-t4=8,disk_gib=20000. Jobs "
-        "that do not fit wait in QUEUED. `run_hours` bounds the run time of each job; `usd_per_hour` counts "
-        "[list prices](cost.md#a-limit-per-hour). `team:NAME` is the weight in the queue of the jobs with the label "
-        "`team=NAME`. `tpus` counts the numbers in the names of TPU types: TensorCores up to v5p, chips for v5e and "
-        "v6e. Empty: no limits but Google's quotas.",
+        description="The most that all jobs together may use of vcpus, gpus, tpus, disk_gib or a type of accelerator, "
+        "such as vcpus=450,nvidia-tesla-t4=8; any other name is an error. Jobs that do not fit wait in QUEUED. "
+        "`run_hours` bounds the run time of each job; `usd_per_hour` counts [list prices](cost.md#a-limit-per-hour). "
+        "`team:NAME` is the weight in the queue of the jobs with the label `team=NAME`. `tpus` counts the numbers in "
+        "the names of TPU types: TensorCores up to v5p, chips for v5e and v6e. Empty: no limits but Google's quotas.",
     )
     iam_endpoint: str = Field(
         default="https://cloudresourcemanager.googleapis.com",

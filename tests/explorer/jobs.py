@@ -120,7 +120,7 @@ def draw_job(rng: random.Random, profile: Profile, job_id: str) -> tuple[str, by
             )
         )
     if profile.cap_s:
-        machines = size + (kind in ("ps", "partial", "evaluator"))
+        machines = max(size, 2) + 1 if kind in ("ps", "partial") else size + (kind == "evaluator")
         options |= _max_cost(rng, profile, machines * PER_HOUR)
         options |= rng.choice(({}, {}, PRICED_ALTERNATIVES))
         scheduling = {"maxRunningTime": "86400s"}

@@ -7,6 +7,7 @@ is exempt; all other queries need an index of their own.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from trainmaster.gcp import clients
 from trainmaster.gcp.firestore.documents import EXPIRE_AT
 from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.ports import JobFilter, JobPosition, Loaded, Store
+from trainmaster_emulators.process.state import ROOT
 
 NOW: Final = datetime(2026, 11, 21, 3, tzinfo=UTC)
 
@@ -238,3 +240,11 @@ def test_query_without_an_index_is_detected(plan: Plan) -> None:
         Query("x", "jobs", is_group=False, equal=frozenset({"is_live"}), ordered=(("created_at", "DESCENDING"),)),
     ):
         assert missing_index(query, plan)
+
+
+def test_restore_runbook_creates_each_index_before_the_import() -> None:
+    declared = re.findall(
+        r'resource "(google_firestore_(?:index|field))" "(\w+)"', (ROOT / "infra/firestore.tf").read_text()
+    )
+    runbook = (ROOT / "docs/runbooks/restore.md").read_text()
+    assert set(re.findall(r"-target=([\w.]+)", runbook)) == {f"{kind}.{name}" for kind, name in declared}

@@ -54,7 +54,9 @@ def _compile(comparison: str, fields: Collection[str]) -> Predicate:
     match = _COMPARISON.fullmatch(comparison)
     if match is None:
         raise ValueError(f"not a comparison: {comparison!r}")
-    name, sign, value = match[1], match[2], _unquote(match[3])
+    name, sign, value = match[1], match[2], match[3]
+    if value[0] in "\"'" and len(value) > 1:
+        value = re.sub(r"\\(.)", r"\1", value[1:-1])
     path = _resolve_path(name, fields)
     if sign in _ORDERS:
         return _compile_order(path, _ORDERS[sign], value)
@@ -104,10 +106,6 @@ def _matches(value: object, pattern: str) -> bool:
     if isinstance(value, Mapping | list):
         return any(_matches(item, pattern) for item in value)
     return fnmatch.fnmatchcase(str(value).lower(), pattern)
-
-
-def _unquote(value: str) -> str:
-    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" and len(value) > 1 else value
 
 
 def _parse_number(text: str) -> float | None:

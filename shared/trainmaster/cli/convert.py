@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from trainmaster.cli.options import OutputFormat
+from trainmaster.cli.options import OutputFormat, given
 from trainmaster.cli.output import Format, print_json, say
 from trainmaster.cli.submit import read_job
 
@@ -17,7 +17,7 @@ from trainmaster.cli.submit import read_job
 def convert(
     manifest: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="MANIFEST", help="Manifest.")],
     region: Annotated[
-        str | None, typer.Option(metavar="REGION", help="Region of the VMs, if the manifest does not name it.")
+        str | None, typer.Option(callback=given, help="Region of the VMs, if the manifest does not name it.")
     ] = None,
     form: OutputFormat = Format.TABLE,
 ) -> None:

@@ -65,7 +65,8 @@ def cost(
         form,
         (
             {
-                by: name,
+                "by": by,
+                "value": name,
                 "jobs": row.jobs,
                 "machineHours": row.paid_s / 3600,
                 "cost": str(row.amount),

@@ -9,21 +9,22 @@ from typing import Annotated, Final
 import typer
 
 from trainmaster.cli.installation import choose_installation, gcloud_property
+from trainmaster.cli.options import given
 from trainmaster.cli.output import say
 from trainmaster.core.model.installation import checked, own
 from trainmaster.errors import PermanentError
 from trainmaster.jobspec.catalog.regions import REGION_ZONES
 from trainmaster.wiring.installation import API, INSTALLATION, PROJECT, VARIABLES, file, remember, remembered
 
+API_ADDRESS: Final = re.compile(r"https://[^/\s]+/?|http://(127\.0\.0\.1|localhost):[0-9]+/?")
 _PROJECT: Final = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
-_API: Final = re.compile(r"https://[^/\s]+/?|http://(127\.0\.0\.1|localhost):[0-9]+/?")
 
 
 def init(
     project: Annotated[
         str | None, typer.Option(help=f"Project of the installation. [default: ${PROJECT}, or gcloud's project]")
     ] = None,
-    region: Annotated[str | None, typer.Option(help="Region of jobs that name none.")] = None,
+    region: Annotated[str | None, typer.Option(callback=given, help="Region of jobs that name none.")] = None,
     api: Annotated[
         str | None, typer.Option(help=f"Address of the function api: `terraform output api`. [default: ${API}]")
     ] = None,
@@ -52,15 +53,15 @@ def init(
         raise PermanentError(f"--project: {project!r} is not a project id. Example: --project my-project")
     if region and region not in REGION_ZONES:
         raise PermanentError(f"--region: {region!r} is not a region. Example: --region us-central1")
-    api = api or os.environ.get(API)
-    if api and not _API.fullmatch(api):
+    api = (os.environ.get(API) or None) if api is None else api
+    if api is not None and not API_ADDRESS.fullmatch(api):
         raise PermanentError(f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app")
     before = stored.get("installation", "") if (stored := remembered()).get("project") == project else None
     try:
         name = checked(os.environ.get(INSTALLATION, before or "") if installation is None else installation)
     except ValueError as error:
         raise PermanentError(f"--installation: {error}") from None
-    given = {"project": project, "bucket": bucket, "region": region, "api": api, "installation": name}
+    new = {"project": project, "bucket": bucket, "region": region, "api": api, "installation": name}
     kept = stored if before == name else {"bucket": f"{project}-{own('trainmaster', name)}"}
-    remember({**kept, **{name: value for name, value in given.items() if value}})
+    remember({**kept, **{name: value for name, value in new.items() if value}})
     say(f"{file()} has the installation in {project}. Check it: trainmaster doctor")

@@ -13,7 +13,7 @@ from trainmaster.cli.installation import open_store, user_name
 from trainmaster.cli.job_output import entry_json, entry_row, find_job, print_replicas, print_summary, print_trials
 from trainmaster.cli.lazy import LazyGroup
 from trainmaster.cli.metrics import read_metrics
-from trainmaster.cli.options import JobId, OutputFormat, complete_job_id
+from trainmaster.cli.options import JobId, OutputFormat, complete_job_id, given
 from trainmaster.cli.output import Format, complain, print_json, print_result, print_table, say
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, JobState, Label, State
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ByState = Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state; may be repeated.")]
 ByUser = Annotated[
-    str | None, typer.Option(help="Only jobs that this user submitted, verified or not.", metavar="EMAIL")
+    str | None, typer.Option(callback=given, help="Only jobs that this user submitted, verified or not.")
 ]
 Mine = Annotated[
     bool, typer.Option("--mine", help="Only your jobs: those of gcloud's account, or else of your name here.")
@@ -67,7 +67,7 @@ def list_jobs(
     """List jobs, the newest first."""
     only = job_filter(state, user, mine, label)
     store = open_store()
-    start = find_job(store, after).job if after else None
+    start = find_job(store, after).job if after is not None else None
     jobs = store.recent_jobs(limit + 1, JobPosition(start.created_at, start.job_id) if start else None, only)
     has_more, jobs = len(jobs) > limit, jobs[:limit]
     print_result(

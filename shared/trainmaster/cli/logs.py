@@ -58,9 +58,9 @@ def logs(
     begin = job.created_at - timedelta(minutes=1)
     if since is not None:
         begin = max(begin, datetime.now(UTC) - timedelta(seconds=parse_duration(since)))
-    filters = [f'{TASK}="{task}"'] if task else []
+    filters = [f'{TASK}="{task}"'] if task is not None else []
     filters += [f'{TRIAL}="{trial_number(job_id)}"'] if trial_number(job_id) else []
-    filters += [f"severity>={severity.upper()}"] if severity else []
+    filters += [f"severity>={severity.upper()}"] if severity is not None else []
     since_text = begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     reader = LogReader(with_retries(log_entries().page), public_id(job_id), filters, since_text)
     show = shower(form, raw=raw)

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Final
 
 import typer
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from trainmaster.cli.doctor.command import job_findings
 from trainmaster.cli.installation import open_store, require_package
@@ -30,6 +30,8 @@ from trainmaster.client.job import Job as CreatedJob
 from trainmaster.core.model.job import Job, Label, public_id
 from trainmaster.core.model.plan import Cap, Dialect
 from trainmaster.cost.cap import spent_at_most
+from trainmaster.cost.price_list import PriceList
+from trainmaster.cost.sku import Unknown
 from trainmaster.errors import PermanentError, TemporaryError
 from trainmaster.gcp.errors import USER_ERRORS, explain
 from trainmaster.jobspec import InvalidJob, accept, detect_kind, parse_document, read_document, with_time_in_job_id
@@ -63,7 +65,10 @@ def mcp(budget: Limit = None) -> None:
     """Serve tools for agents on standard input and output: check, submit, explain and cancel jobs, read their logs."""
     require_package("mcp", "mcp")
     store, client = open_store(), Client()
-    serve(Tools(client, store, None if budget is None else read_budget(budget, client, store))).run("stdio")
+    from trainmaster.wiring.price_list import price_list
+
+    chosen = None if budget is None else read_budget(budget, client, store, price_list())
+    serve(Tools(client, store, chosen)).run("stdio")
 
 
 @dataclass
@@ -133,11 +138,13 @@ class Budget:
         return cap.amount
 
 
-def read_budget(text: str, client: Client, store: Store) -> Budget:
-    """Return the budget of `NAME:20USD`. Raises PermanentError."""
+def read_budget(text: str, client: Client, store: Store, prices: PriceList | Unknown) -> Budget:
+    """Return the budget of `NAME:20USD`. Raises PermanentError, also for another currency than that of the prices."""
     if not (found := _BUDGET.fullmatch(text)) or not float(found[2]):
         rule = "must be a label (a-z, 0-9, _ and -), an amount above 0 and a currency"
         raise PermanentError(f"--budget: {rule}, not {text!r}. Example: --budget agents:20USD")
+    if not isinstance(prices, Unknown) and prices.currency != found[3]:
+        raise PermanentError(f"--budget: must be in {prices.currency}, as the list prices are, not in {found[3]}")
     only = JobFilter(labels=(Label(LABEL, found[1]),))
     return Budget(found[1], Cap(float(found[2]), found[3]), only, client, store)
 
@@ -207,27 +214,44 @@ class Tools:
 
 
 def serve(tools: Tools) -> Any:
-    """Return the server, an MCPServer."""
+    """Return the server, an MCPServer. Agents get the text of a known error, without a traceback."""
     from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
 
-    server = MCPServer[Any]("trainmaster", instructions=f"Training on Google Cloud. {UNTRUSTED}", log_level="ERROR")
     asking = (tools.formats, tools.check, tools.compare_cost, tools.status, tools.why, tools.logs)
-    for tool in (*asking, tools.submit, tools.cancel):
+    known = {tool.__name__: tool for tool in (*asking, tools.submit, tools.cancel)}
+
+    class Server(MCPServer[Any]):
+        async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+            accepted = signature(known[name]).parameters if name in known else arguments
+            if unknown := arguments.keys() - accepted.keys():
+                raise ToolError(_cut(f"{name} has no {', '.join(sorted(unknown))}, but {', '.join(accepted)}"))
+            try:
+                return await super().call_tool(name, arguments, context)
+            except ToolError as error:
+                if problem := _known_problem(error.__cause__):
+                    raise ToolError(_cut(problem)) from error.__cause__
+                raise
+
+    server = Server("trainmaster", instructions=f"Training on Google Cloud. {UNTRUSTED}", log_level="ERROR")
+    for tool in known.values():
         hints = ToolAnnotations(read_only_hint=tool in asking)
-        server.add_tool(_known_errors()(tool), annotations=hints, structured_output=False)
+        server.add_tool(tool, annotations=hints, structured_output=False)
     return server
 
 
-@contextmanager
-def _known_errors() -> Iterator[None]:
-    """Give the agent the text of an error, without a traceback."""
-    from mcp.server.mcpserver.exceptions import ToolError
+def _known_problem(error: BaseException | None) -> str | None:
+    """Return what is wrong, in words; None for a bug."""
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors())
+    if isinstance(error, (InvalidJob, PermanentError, TemporaryError, *USER_ERRORS)):
+        return explain(error) or str(error)
+    return None
 
-    try:
-        yield
-    except (InvalidJob, PermanentError, TemporaryError, *USER_ERRORS) as error:
-        raise ToolError(printable(explain(error) or str(error))[: CHARS_MAX - _ROOM]) from error
+
+def _cut(text: str) -> str:
+    return printable(text)[: CHARS_MAX - _ROOM]
 
 
 def _read(document: str, name: str = "document") -> tuple[dict[str, Any], str | None]:

@@ -24,6 +24,13 @@ def complete_job_id(incomplete: str) -> list[str]:
     return []
 
 
+def given(text: str | None) -> str | None:
+    """Return the text of an option. Raises typer.BadParameter for an empty one: a variable of a script may be unset."""
+    if text == "":
+        raise typer.BadParameter("must not be empty")
+    return text
+
+
 JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=complete_job_id)]
 OutputFormat = Annotated[Format, typer.Option("--format", help="Output format.")]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainmaster.cli.installation import choose_installation
-from trainmaster.cli.options import DEFAULT_REGION, OutputFormat
+from trainmaster.cli.options import DEFAULT_REGION, OutputFormat, given
 from trainmaster.cli.output import Format, complain, print_json, print_table, say
 from trainmaster.core.machines.machine_types import MACHINE_TYPES
 from trainmaster.cost.machine_price import list_price
@@ -59,7 +59,7 @@ def list_prices(
     machine_types: Annotated[
         list[str] | None, typer.Argument(help="Machine types; without any, all that have a price.", metavar="MACHINE")
     ] = None,
-    region: Annotated[str, typer.Option(help="Region of the machines.")] = DEFAULT_REGION,
+    region: Annotated[str, typer.Option(callback=given, help="Region of the machines.")] = DEFAULT_REGION,
     form: OutputFormat = Format.TABLE,
 ) -> None:
     """Show what machine types and accelerators cost per hour, without boot disks."""

@@ -16,12 +16,13 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from zoneinfo import available_timezones
 
 import typer
-from typer.core import TyperGroup
 
+from trainmaster.cli.init import API_ADDRESS
 from trainmaster.cli.installation import choose_installation, user_name
-from trainmaster.cli.options import DEFAULT_REGION, OutputFormat
+from trainmaster.cli.options import DEFAULT_REGION, OutputFormat, given
 from trainmaster.cli.output import Format, print_json, print_result, say
 from trainmaster.cli.submit import check_document, read_job
 from trainmaster.core.intake.document_fields import with_versions
@@ -32,6 +33,7 @@ from trainmaster.errors import PermanentError
 from trainmaster.flows.job_creation.intake import check_allowed
 from trainmaster.flows.job_creation.package_versions import with_generations
 from trainmaster.jobspec import InvalidJob, accept, detect_kind, job_id_of, with_id_from_file, with_time_in_job_id
+from trainmaster.jobspec.fields.google_resources import EMAIL
 from trainmaster.jobspec.reading.document_kinds import AI_PLATFORM
 from trainmaster.messaging import topics
 from trainmaster.setting_formats import REGION_NAME
@@ -45,17 +47,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,480}")
 """Source: Cloud Scheduler's rule for names. 20 of its 500 characters are for the installation."""
 
 
-class CreateByDefault(TyperGroup):
-    """Accepts `schedule NAME FILE --cron …` for `schedule create NAME FILE --cron …`, as earlier releases did."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        is_command = args[0] in self.commands or args[0].startswith("-")
-        return super().resolve_command(ctx, args if is_command else ["create", *args])
-
-
-app = typer.Typer(
-    help="Submit job files at fixed times, with Cloud Scheduler.", no_args_is_help=True, cls=CreateByDefault
-)
+app = typer.Typer(help="Submit job files at fixed times, with Cloud Scheduler.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Name of the schedule.", metavar="NAME")]
 Location = Annotated[str, typer.Option(help="Region of the schedule.")]
@@ -67,7 +59,7 @@ def create(
         str, typer.Argument(help="Name of the schedule. Replaces an existing schedule of that name.", metavar="NAME")
     ],
     job_file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="Job file.")],
-    cron: Annotated[str, typer.Option(help="When to submit, as a cron expression: '0 3 * * *'.")],
+    cron: Annotated[str, typer.Option(callback=given, help="When to submit, as a cron expression: '0 3 * * *'.")],
     location: Location = DEFAULT_REGION,
     time_zone: Annotated[str, typer.Option(help="Time zone of --cron. Times in job ids are UTC.")] = "Etc/UTC",
     submit_as: Annotated[
@@ -99,9 +91,15 @@ def create(
     from trainmaster.gcp.tools.scheduler import api_call, publication, scheduler_job
 
     choose_installation()
-    api = api or (os.environ.get(API) if submit_as else None)
+    api = (os.environ.get(API) or None) if api is None and submit_as else api
     if (submit_as is None) is not (api is None):
         raise PermanentError("--submit-as and --api belong together: give both or neither")
+    if api is not None and not API_ADDRESS.fullmatch(api):
+        raise PermanentError(f"--api: {api!r} is not an address. Example: --api https://api-x-uc.a.run.app")
+    if submit_as is not None and not EMAIL.fullmatch(submit_as):
+        raise PermanentError(f"--submit-as: must be the e-mail address of a service account, not {submit_as!r}")
+    if time_zone not in (available_timezones() or {time_zone}):
+        raise PermanentError(f"--time-zone: {time_zone!r} is not a time zone. Example: --time-zone Europe/Berlin")
     project = settings().project
     document = read_template(job_file, is_published=submit_as is None)
     if not follow_packages:

@@ -8,6 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
+from trainmaster.cli.options import given
+
 _program = partial(typer.Option, rich_help_panel="Program")
 
 JOB_HELP: Final = "Job file, or the id of a job that the options describe. Needed unless --config is given."
@@ -15,7 +17,7 @@ JOB_HELP: Final = "Job file, or the id of a job that the options describe. Neede
 Job = Annotated[str | None, typer.Argument(help=JOB_HELP, metavar="FILE|JOB")]
 Project = Annotated[
     str | None,
-    typer.Option(metavar="PROJECT", help="Project of the installation. [default: that of `trainmaster init`]"),
+    typer.Option(callback=given, help="Project of the installation. [default: that of `trainmaster init`]"),
 ]
 Config = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Job file. Options override it.")
@@ -33,7 +35,7 @@ Folder = Annotated[
 Packages = Annotated[
     str | None, _program(metavar="LIST", help="More packages: local files and gs:// URIs, separated by commas.")
 ]
-StagingBucket = Annotated[str | None, _program(metavar="BUCKET", help="Bucket that local packages are uploaded to.")]
+StagingBucket = Annotated[str | None, _program(callback=given, help="Bucket that local packages are uploaded to.")]
 Check = Annotated[
     bool,
     typer.Option(

@@ -35,7 +35,10 @@ class Explanation:
     """One sentence for each thing that the job waits for; empty: it has ended."""
 
     def __str__(self) -> str:
-        lines = [f"{decision.time:%H:%M:%S}  {decision.text}{_rule(decision)}" for decision in self.decisions]
+        lines = [
+            f"{decision.time:%H:%M:%S}  {decision.text}" + (f"  [rule {decision.rule}]" if decision.rule else "")
+            for decision in self.decisions
+        ]
         return "\n".join([*lines, f"Now: {self.state}.", *(f"Next: {step}" for step in self.next_steps)])
 
 
@@ -53,7 +56,3 @@ def _decision(document: Mapping[str, Any]) -> Decision:
         attempt=document["attempt"],
         document=document,
     )
-
-
-def _rule(decision: Decision) -> str:
-    return f"  [rule {decision.rule}]" if decision.rule else ""

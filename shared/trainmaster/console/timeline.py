@@ -121,8 +121,8 @@ def read_timeline(history: History, now: datetime, *, with_all: bool = False) ->
     lanes = [_job_lane(history, tuple(by_replica.get(None, ())), now)]
     shortest_s = (end - job.created_at).total_seconds() / BARS_PER_LANE_MAX if len(shown) > LANES_MAX else 0.0
     for replica_id in shown:
-        visible = [span for span in spans[replica_id] if span.seconds(end) >= shortest_s]
-        lanes.append(_lane(replica_id, visible, tuple(by_replica.get(replica_id, ())), end))
+        bars = tuple(_bar(span, end) for span in spans[replica_id] if span.seconds(end) >= shortest_s)
+        lanes.append(Lane(replica_id.words, bars, tuple(by_replica.get(replica_id, ()))))
     attempts = tuple(step.entry.at for step in history.steps if step.begins_attempt)[1:]
     return Timeline(tuple(lanes), len(replica_ids) - len(shown), attempts, job.created_at, end)
 
@@ -175,10 +175,6 @@ def _job_lane(history: History, marks: tuple[Mark, ...], now: datetime) -> Lane:
         for span in job_spans(history)
     )
     return Lane("job", bars, marks)
-
-
-def _lane(replica_id: ReplicaId, spans: list[Span], marks: tuple[Mark, ...], now: datetime) -> Lane:
-    return Lane(replica_id.words, tuple(_bar(span, now) for span in spans), marks)
 
 
 def _bar(span: Span, now: datetime) -> Bar:

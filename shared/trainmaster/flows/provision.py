@@ -36,7 +36,8 @@ def handle(
 
     `message_id` names the holder of leases. A redelivery of the message takes the leases of the first delivery again.
     """
-    if published_at is not None and deps.clock() - published_at > timedelta(seconds=LATE_S) and _is_repeated(request):
+    is_repeated = not isinstance(request, ProvisionRequest) or request.entry_key is None  # by each sweep
+    if is_repeated and published_at is not None and deps.clock() - published_at > timedelta(seconds=LATE_S):
         _log.info("dropped a request of %s, which a later sweep has repeated", published_at)
         return
     match request:
@@ -46,8 +47,3 @@ def handle(
             admission.admit_all(deps, message_id, published_at)
         case ProvisionRequest():
             reconciliation.reconcile(request, fleet_deps, deps, message_id)
-
-
-def _is_repeated(request: ProvisionRequest | OrphanSearch | AdmissionPass) -> bool:
-    """Return whether the sweep repeats the request as long as it is needed."""
-    return not isinstance(request, ProvisionRequest) or request.entry_key is None

@@ -45,7 +45,8 @@ def handle(deps: Deps) -> tuple[str, ...]:
     now = deps.clock()
     live = deps.store.live_jobs()
     live_jobs = live.jobs
-    waiting = {job.job_id for job in live_jobs if _waits_for_admission(job, deps)}
+    queued = {job.job_id for job in live_jobs if job.state is JobState.QUEUED and job.tuning is None}
+    waiting = queued if deps.limits else set()  # one admission pass decides about all of them
     changing = {job.job_id for job in live_jobs if needs_reconciliation(job, now)}
     job_ids = sorted((changing | set(deps.store.jobs_with_pending())) - waiting - set(live.unreadable))
     requests = [encode_provision(ProvisionRequest(job_id)) for job_id in job_ids]
@@ -55,11 +56,6 @@ def handle(deps: Deps) -> tuple[str, ...]:
         notify.publish_open(deps.notifications, deps.store, deps.clock)
     _record_deadlines(live_jobs, deps)
     return tuple(job_ids)
-
-
-def _waits_for_admission(job: Job, deps: Deps) -> bool:
-    """Whether one admission pass decides about this job together with all others."""
-    return bool(deps.limits) and job.state is JobState.QUEUED and job.tuning is None
 
 
 def _record_deadlines(live_jobs: tuple[Job, ...], deps: Deps) -> None:

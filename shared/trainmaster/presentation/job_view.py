@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -59,7 +59,7 @@ def service_view(job: Job, position: int = 0, project: str = "") -> View:
     ml_units = consumed_ml_units(job)
     view: View = {
         "jobId": job.job_id,
-        **_body(spec),
+        **{name: spec[spelling] for spelling, name in _BODY_FIELDS.items() if spelling in spec},
         "createTime": timestamp(job.created_at),
         "state": job.state.value,
         "trainingOutput": {
@@ -95,10 +95,6 @@ def times_view(started_at: datetime | None, ended_at: datetime | None) -> View:
     """Return the times that are known."""
     times = {"startTime": started_at, "endTime": ended_at}
     return {name: timestamp(at) for name, at in times.items() if at}
-
-
-def _body(spec: Mapping[str, object]) -> View:
-    return {name: spec[spelling] for spelling, name in _BODY_FIELDS.items() if spelling in spec}
 
 
 def _tuning_view(job: Job) -> View:

@@ -213,15 +213,18 @@ def test_costs_are_summed_by_user_and_by_label(bucket: MemoryObjects, monkeypatc
     run("prices", "update")
     price_wiring.price_list.cache_clear()
     users = json.loads(run("jobs", "cost", "--format", "json").stdout)
-    assert [(row["user"], row["jobs"]) for row in users] == [
+    assert [(row["value"], row["jobs"]) for row in users] == [
         ("anna@example.com (unverified)", 2),
         ("boris@example.com (unverified)", 1),
     ]
     assert float(users[0]["cost"]) == pytest.approx(2.5 * float(users[1]["cost"]), rel=0.05)
     teams = json.loads(run("jobs", "cost", "--by", "team", "--format", "json").stdout)
-    assert [(row["team"], row["jobs"], row["notKnown"]) for row in teams] == [("-", 1, 0), ("vision", 2, 0)]
+    assert [(row["value"], row["jobs"], row["notKnown"]) for row in teams] == [("-", 1, 0), ("vision", 2, 0)]
     assert float(teams[0]["cost"]) == pytest.approx(4 / 3 * float(teams[1]["cost"]), rel=0.05)
     assert "raise `--limit`" in run("jobs", "cost", "--limit", "2").stderr
+    for key in ("jobs", "cost", "currency"):  # labels that are named like a column
+        (row,) = json.loads(run("jobs", "cost", "--by", key, "--format", "json").stdout)
+        assert (row["by"], row["value"], row["jobs"], row["currency"]) == (key, "-", 3, "USD")
     assert len(run("jobs", "cost", "--user", "boris@example.com").stdout.splitlines()) == 2
 
 

@@ -114,6 +114,31 @@ def test_cost_by_what_is_no_key_of_a_label_is_refused(world: World, key: str) ->
     assert f"--by: must be `user` or the key of a label, not {key!r}" in str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("jobs list", "--user"),
+        ("jobs cost", "--user"),
+        ("submit job_1 --master-machine-type n1-standard-4", "--project"),
+        ("submit job_1 --master-machine-type n1-standard-4", "--staging-bucket"),
+        ("convert README.md", "--region"),
+        ("prices list", "--region"),
+        ("schedule create nightly README.md", "--cron"),
+        ("init", "--region"),
+    ],
+)
+def test_an_empty_option_is_refused_and_not_taken_for_none(command: str, option: str) -> None:
+    """A script whose variable is not set would see the jobs of all users, or work with another installation."""
+    result = CliRunner().invoke(app, [*command.split(), option, ""])
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}': must not be empty" in result.stderr
+
+
+def test_list_after_no_job_is_refused(world: World) -> None:
+    result = CliRunner().invoke(app, ["jobs", "list", "--after", ""])
+    assert "there is no job ." in str(result.exception)
+
+
 @pytest.mark.parametrize("job_id", ["", "a/b", "../x", "jobs/job_1", "locations/us-central1/customJobs/17", "x y"])
 def test_text_that_is_no_job_id_is_not_looked_up(job_id: str) -> None:
     """Firestore would take it for a path, and its client raises ValueError."""

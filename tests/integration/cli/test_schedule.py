@@ -135,7 +135,9 @@ def test_put_creates_a_schedule_and_replaces_it(scheduler: CloudScheduler) -> No
 def test_dry_run_prints_fields_of_the_discovery_document(installation: Installation, tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(NIGHTLY))
-    result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    result = installation.run(
+        "schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run"
+    )
     assert result.exit_code == 0, result.output
     job = json.loads(result.stdout)
     schemas = json.loads((files("googleapiclient") / DISCOVERED).read_text())["schemas"]
@@ -151,7 +153,7 @@ def test_schedule_of_a_job_with_its_own_account_calls_the_api_with_a_token(
     file = tmp_path / "nightly.yaml"
     document = {"jobId": NIGHTLY["jobId"], **a_spec(serviceAccount=ACCOUNT)}
     file.write_text(yaml.safe_dump(document))
-    command = ("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    command = ("schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
     refused = installation.run(*command)
     assert isinstance(refused.exception, PermanentError)
     assert "--submit-as ACCOUNT --api URL" in str(refused.exception)
@@ -172,9 +174,41 @@ def test_options_of_a_schedule_through_the_api_belong_together(installation: Ins
     file.write_text(yaml.safe_dump(NIGHTLY))
     for option in (("--submit-as", ACCOUNT), ("--api", "https://api.example.com")):
         result = installation.run(
-            "schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run", *option
+            "schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run", *option
         )
         assert "belong together" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--submit-as", "me", "--api", "https://api.example.com"), "--submit-as: must be the e-mail address"),
+        (("--submit-as", "", "--api", "https://api.example.com"), "--submit-as: must be the e-mail address"),
+        (("--submit-as", ACCOUNT, "--api", "not a url"), "--api: 'not a url' is not an address"),
+        (("--submit-as", ACCOUNT, "--api", "http://api.example.com"), "--api: 'http://api.example.com' is not an"),
+        (("--submit-as", ACCOUNT, "--api", ""), "--api: '' is not an address"),
+        (("--time-zone", "Mars"), "--time-zone: 'Mars' is not a time zone"),
+        (("--time-zone", ""), "--time-zone: '' is not a time zone"),
+        (("--time-zone", "../etc/passwd"), "--time-zone: '../etc/passwd' is not a time zone"),
+    ],
+)
+def test_options_that_cloud_scheduler_could_not_use_are_refused_in_a_dry_run(
+    installation: Installation, tmp_path: Path, options: tuple[str, ...], problem: str
+) -> None:
+    (file := tmp_path / "nightly.yaml").write_text(yaml.safe_dump(NIGHTLY))
+    common = ("schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    result = installation.run(*common, *options)
+    assert isinstance(result.exception, PermanentError)
+    assert problem in str(result.exception)
+
+
+@pytest.mark.parametrize("words", [("rum", "nightly"), ("nightly", "job.yaml", "--cron", "0 3 * * *")])
+def test_word_that_is_no_command_is_not_taken_for_a_schedule(
+    installation: Installation, words: tuple[str, ...]
+) -> None:
+    result = installation.run("schedule", *words)
+    assert result.exit_code == 2
+    assert f"No such command '{words[0]}'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -186,7 +220,9 @@ def test_job_file_that_cannot_be_submitted_repeatedly_is_refused(
 ) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(yaml.safe_dump(document))
-    result = installation.run("schedule", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    result = installation.run(
+        "schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run"
+    )
     assert isinstance(result.exception, PermanentError)
     assert message in str(result.exception)
 

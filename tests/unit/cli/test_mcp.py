@@ -21,7 +21,7 @@ from mcp import Client as McpClient
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
 from trainmaster.cli.doctor.findings import Finding, Status
-from trainmaster.cli.doctor.job_checks import check_file, check_price
+from trainmaster.cli.doctor.job_checks import NO_PRICES, check_file, check_price
 from trainmaster.cli.mcp import CHARS_MAX, MARK, UNTRUSTED, Tools, mcp, read_budget, serve
 from trainmaster.client.job import Job
 from trainmaster.errors import PermanentError, TemporaryError
@@ -49,7 +49,7 @@ def an_installation() -> Installation:
 
 def tools(installation: Installation, budget: str = "") -> Tools:
     client, store = installation.client, installation._store
-    return Tools(client, store, read_budget(budget, client, store) if budget else None)
+    return Tools(client, store, read_budget(budget, client, store, price_list()) if budget else None)
 
 
 def call(tools: Tools, name: str, **arguments: object) -> tuple[str, bool]:
@@ -117,7 +117,33 @@ def test_wrong_input_is_an_error_without_a_traceback(
     assert is_error
     assert expected in text
     assert "Traceback" not in text
+    assert "pydantic" not in text
+    assert "type=" not in text
     assert not installation._store.recent_jobs(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("submit", {}, "document: Field required"),
+        ("submit", {"document": 5}, "document: Input should be a valid string"),
+        ("logs", {"job": "a", "minutes": -1}, "minutes: Input should be greater than or equal to 0"),
+        ("why", {"jobs": "a"}, "why has no jobs, but job, continuation"),
+        ("submit", {"document": document(), "dry_run": True}, "submit has no dry_run, but document"),
+    ],
+)
+def test_wrong_arguments_are_named_and_nothing_is_done(
+    installation: Installation, name: str, arguments: Mapping[str, object], expected: str
+) -> None:
+    text, is_error = call(tools(installation), name, **arguments)
+    assert is_error
+    assert text.startswith(expected)
+    assert "\n" not in text
+    assert not installation._store.recent_jobs(1)
+
+
+def test_a_tool_that_does_not_exist_is_an_error(installation: Installation) -> None:
+    assert call(tools(installation), "delete", job="a") == ("Unknown tool: delete", True)
 
 
 def test_check_lists_each_problem(installation: Installation) -> None:
@@ -224,7 +250,13 @@ def test_a_bug_is_an_error_without_its_text(installation: Installation, monkeypa
 )
 def test_a_wrong_budget_is_refused(installation: Installation, text: str) -> None:
     with pytest.raises(PermanentError, match="--budget: must be a label"):
-        read_budget(text, installation.client, installation._store)
+        read_budget(text, installation.client, installation._store, price_list())
+
+
+@pytest.mark.parametrize("currency", ["XXX", "EUR"])
+def test_a_budget_in_another_currency_than_the_prices_is_refused(installation: Installation, currency: str) -> None:
+    with pytest.raises(PermanentError, match=f"--budget: must be in USD, as the list prices are, not in {currency}"):
+        tools(installation, f"agents:20{currency}")
 
 
 @pytest.mark.parametrize("cap", [None, "5 EUR", "20.01 USD"])
@@ -321,7 +353,7 @@ def submit_together(installation: Installation, jobs: Mapping[str, tuple[int, st
 
     def submit(job_id: str, cap: int, lost: str) -> None:
         network = Network(installation, lost)
-        budget = read_budget("agents:12USD", network, network)  # type: ignore[arg-type]
+        budget = read_budget("agents:12USD", network, network, price_list())  # type: ignore[arg-type]
         budget.sleep = network.sleep
         with suppress(PermanentError, TemporaryError):
             budget.submit({"jobId": job_id, **a_spec(), "trainmaster": {"maxCost": f"{cap} USD"}}, None)
@@ -331,7 +363,7 @@ def submit_together(installation: Installation, jobs: Mapping[str, tuple[int, st
     while alive := [server for server in servers if not server[0].dead]:
         running, arguments = alive[min(next(turns, 0), len(alive) - 1)]
         running.switch(*(arguments.pop() if arguments else ()))
-    budget = read_budget("agents:12USD", installation.client, installation._store)
+    budget = read_budget("agents:12USD", installation.client, installation._store, NO_PRICES)
     assert sum(map(budget._amount, budget.jobs())) <= 12
     assert all(installation.client.describe(job_id).state == "QUEUED" for job_id in succeeded)
 
@@ -372,7 +404,7 @@ def test_two_servers_never_spend_more_than_the_budget(
 def test_jobs_that_were_there_before_are_never_cancelled(installation: Installation) -> None:
     client, store = installation.client, installation._store
     assert not call(tools(installation, "agents:20USD"), "submit", document=document(cap="15 USD"))[1]
-    smaller = read_budget("agents:10USD", client, store)
+    smaller = read_budget("agents:10USD", client, store, price_list())
     with pytest.raises(PermanentError, match=r"15.00 of 10 USD of the budget agents"):
         smaller.submit({"jobId": "second", **EXAMPLE}, None)
     smaller._cancel_excess(smaller.jobs())

@@ -39,6 +39,13 @@ def test_weight_of_what_is_no_team_is_rejected(text: str, monkeypatch: pytest.Mo
         settings()
 
 
+@pytest.mark.parametrize("name", ["vcpu", "gpu", "VCPUS", "NVIDIA_TESLA_T4", "disk", "teams", "v5e", "nvidia-t4"])
+def test_limit_on_what_no_job_can_use_is_rejected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINMASTER_LIMITS", f"gpus=8,{name}=5")
+    with pytest.raises(ValidationError, match=rf"'{name}' is not a resource; known are vcpus, gpus, (.|\n)*team:NAME"):
+        settings()
+
+
 @pytest.mark.parametrize("text", ["vcpus", "vcpus=", "=4", "vcpus=-1", "vcpus=4.5", "vcpus=4,vcpus=5", "team:a=-1"])
 def test_malformed_limit_is_rejected_with_an_example(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMASTER_LIMITS", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Final
 
@@ -9,7 +10,8 @@ import pytest
 
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES, MACHINES, machine_line, plan_text
 from tests.unit.jobspec.machine_requests import machine_requests
-from trainmaster.jobspec import accept, parse_document
+from trainmaster.core.rules.admission_queue import RESOURCES, resource_needs
+from trainmaster.jobspec import InvalidJob, accept, parse_document
 
 REQUESTS: Final = machine_requests()
 LINES: Final = dict(line.split(" = ", 1) for line in MACHINES.read_text(encoding="utf-8").splitlines())
@@ -24,6 +26,14 @@ def test_machine_requests_get_the_machines_of_their_golden_lines() -> None:
     lines = {name: machine_line(request) for name, request in REQUESTS.items()}
     assert {name: line for name, line in lines.items() if line != LINES.get(name)} == {}, "compare golden/machines.txt"
     assert list(LINES) == list(lines)
+
+
+def test_each_resource_that_a_machine_needs_can_be_limited() -> None:
+    needed = set()
+    for request in REQUESTS.values():
+        with contextlib.suppress(InvalidJob):
+            needed |= set(resource_needs(accept(request, default_job_id="digits_1").plan))
+    assert needed - set(RESOURCES) == set()
 
 
 @pytest.mark.parametrize("name", JOB_FILES)

@@ -111,7 +111,8 @@ def vm_steps(
         vm = vm_by_name.get(target.name)
         if _must_create(job, target, vm):
             replica = target.replica
-            spot, required = is_spot(job.plan, replica), not goes and _is_required(job, replica)
+            spot, is_excused = is_spot(job.plan, replica), replica.replica_id in job.round.without
+            required = not goes and not is_excused and is_required(job.plan, replica.replica_id)
             key = (replica.replica_id.task_type, replica.vm_generation, target.directive, spot, required)
             missing.setdefault(key, []).append(target)
         elif vm is None:
@@ -176,10 +177,6 @@ def _create(job: Job, targets: list[DesiredVm], *, partial: bool) -> Create:
         spot=is_spot(job.plan, first.replica),
         partial=partial,
     )
-
-
-def _is_required(job: Job, replica: Replica) -> bool:
-    return is_required(job.plan, replica.replica_id) and replica.replica_id not in job.round.without
 
 
 def _delete_or_await(vm: Vm) -> Step:

@@ -5,6 +5,7 @@ Each step may be repeated, executed late, or executed by two deliveries at once.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
@@ -41,6 +42,11 @@ class Create:
         which = f"{self.zone}/{self.round}/{self.vm_generation}/{self.directive.attempt}/{self.directive.incarnation}"
         pricing = "spot/" if self.spot else ""
         return f"{job_id}/{which}/{pricing}" + ",".join(self.names)
+
+    def without(self, names: Container[str]) -> Create:
+        """Return the request without the VMs of these names, which exist."""
+        missing = [pair for pair in zip(self.replica_ids, self.names, strict=True) if pair[1] not in names]
+        return replace(self, replica_ids=tuple(pair[0] for pair in missing), names=tuple(pair[1] for pair in missing))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from trainmaster.core.machines.gpus import GPUS as GPU_TYPES
 from trainmaster.core.machines.machine_types import find_machine_type
+from trainmaster.core.machines.tpus import GENERATIONS
 from trainmaster.core.model.job import Job, JobState
 from trainmaster.core.model.plan import Plan, TaskGroup
 
@@ -31,6 +33,11 @@ TPUS: Final = "tpus"
 DISK_GIB: Final = "disk_gib"
 RUN_HOURS: Final = "run_hours"
 USD_PER_HOUR: Final = "usd_per_hour"
+RESOURCES: Final = (
+    *(VCPUS, GPUS, TPUS, DISK_GIB, RUN_HOURS, USD_PER_HOUR),
+    *(*GPU_TYPES, *(generation.prefix for generation in GENERATIONS.values())),
+)
+"""What a limit can be on: a type of accelerator that is not known here cannot be requested either."""
 HOUR_S: Final = 3600
 TEAM: Final = "team"
 """Label of jobs, and beginning of the names of weights."""

@@ -38,7 +38,9 @@ def vm_metadata(
     """
     return {
         **agent_files,
-        "trainmaster-vm-config": _compact_json(_vm_config(job, create, project, address_book)),
+        "trainmaster-vm-config": json.dumps(
+            _vm_config(job, create, project, address_book), ensure_ascii=False, separators=(",", ":")
+        ),
         "trainmaster-directive": json.dumps(create.directive.to_metadata()),
         "enable-guest-attributes": "TRUE",
         "block-project-ssh-keys": "TRUE",
@@ -144,10 +146,6 @@ def _with_number_ranges(spec: Mapping[str, object]) -> Json:
     if not isinstance(cluster, dict):
         raise TypeError("TF_CONFIG and CLUSTER_SPEC have their addresses by role")
     return {**spec, "cluster": {role: as_number_range(addresses) for role, addresses in cluster.items()}}
-
-
-def _compact_json(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _program_config(program: Program) -> Json:

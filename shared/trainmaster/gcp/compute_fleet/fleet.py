@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -107,22 +106,15 @@ class ComputeFleet:
             vm.vm_generation < create.vm_generation or vm.status in (VmStatus.STOPPING, VmStatus.STOPPED) for vm in ours
         ):
             return Pending()  # an earlier VM still has the name
-        missing = [
-            (replica_id, name)
-            for replica_id, name in zip(create.replica_ids, create.names, strict=True)
-            if name not in existing
-        ]
-        if not missing:
+        rest = create.without(existing)
+        if not rest.names:
             return Created()
-        if foreign := self._first_existing(create.zone, [name for _, name in missing]):
+        if foreign := self._first_existing(create.zone, rest.names):
             return NotCreated(
                 CapacityErrorKind.DENIED, "alreadyExists", f"a VM named {foreign} exists and does not belong to the job"
             )
         if not ours:
             return Pending()  # the VM that had the name has just been deleted
-        rest = replace(
-            create, replica_ids=tuple(replica_id for replica_id, _ in missing), names=tuple(name for _, name in missing)
-        )
         outcome = self._insert(job, rest, metadata)
         return Pending() if name_exists(outcome) else outcome
 

@@ -18,6 +18,8 @@ from trainmaster.gcp.firestore.database import LEDGER, Database, commit, ledger_
 from trainmaster.gcp.firestore.documents import NOTIFICATION_PENDING, read
 from trainmaster.ports import COMMIT_MAX, LOSSES_READ, Loaded, PendingEntries
 
+COMMITTED_AT: Final = "committed_at"
+"""Field with Firestore's time of the commit. An import of an export keeps it, but not the document's create time."""
 MARK_TRIES: Final = 5
 """How often `mark_done` reads again after another writer confirmed some of the same entries."""
 
@@ -43,7 +45,7 @@ class Ledgers(Database):
     def losses_after(self, job_id: str, round_key: str, entry_key: str) -> tuple[End, ...]:
         """Compare Firestore's times of the commits."""
         path = f"{ledger_path(job_id)}/{entry_key}"
-        entry = self._get(path, fields=["at"]).get(path)
+        entry = self._get(path, fields=["at", COMMITTED_AT]).get(path)
         if entry is None:
             return ()
         since = entry.get("at") - COMMIT_MAX
@@ -53,7 +55,7 @@ class Ledgers(Database):
         return ends_of(
             read(LedgerEntry, snapshot.to_dict())
             for snapshot in self._find(losses.order_by("ended_at").limit(LOSSES_READ))
-            if snapshot.create_time > entry.create_time
+            if _committed_at(snapshot) > _committed_at(entry)
         )
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
@@ -114,5 +116,11 @@ class Ledgers(Database):
 
 
 def _in_order_of_commits(snapshots: list[DocumentSnapshot[Any]]) -> tuple[LedgerEntry, ...]:
-    snapshots.sort(key=lambda snapshot: snapshot.create_time)
-    return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in snapshots)
+    return tuple(read(LedgerEntry, snapshot.to_dict()) for snapshot in sorted(snapshots, key=_committed_at))
+
+
+def _committed_at(snapshot: DocumentSnapshot[Any]) -> tuple[datetime, datetime]:
+    """Return the times to compare. Entries of earlier releases have only the second one."""
+    with suppress(KeyError):
+        return snapshot.get(COMMITTED_AT), snapshot.create_time
+    return snapshot.create_time, snapshot.create_time

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from google.cloud.firestore import DocumentSnapshot
+from google.cloud.firestore import SERVER_TIMESTAMP, DocumentSnapshot
 
 from trainmaster.core.ledger import LedgerEntry
 from trainmaster.core.model.job import Job, State
@@ -19,6 +19,7 @@ from trainmaster.errors import ConflictError
 from trainmaster.gcp.firestore.database import Database, ExistsError, commit, job_path, ledger_path, replicas_path
 from trainmaster.gcp.firestore.documents import EXPIRE_AT, entry_document, job_document, read, replica_document
 from trainmaster.gcp.firestore.job_queries import ADMISSION
+from trainmaster.gcp.firestore.ledger import COMMITTED_AT
 from trainmaster.ports import AdmissionToken, AlreadyRecordedError, Loaded
 
 JOB: Final = "job"
@@ -52,6 +53,7 @@ class States(Database):
         expire_at = entry.at + HISTORY_KEPT
         batch = self._client.batch()
         document = entry_document(entry, expire_at if job and job.deleted_at else None)
+        document[COMMITTED_AT] = SERVER_TIMESTAMP
         batch.create(self._client.document(f"{ledger_path(entry.job_id)}/{entry.key}"), document)
         for replica in change.replicas:
             path = f"{replicas_path(entry.job_id)}/{replica.key}"

@@ -2,7 +2,7 @@
 
     jobs/{job_id}                          Job, `is_live`, `vm_hash`; `submitted_at` or `api_submitted_at`, if submitted
     jobs/{job_id}/replicas/{replica key}   Replica, `ever_ready`, `lost_until`, `failed_until`
-    jobs/{job_id}/ledger/{event key}       LedgerEntry, `is_pending`, `is_notification_pending` while it is open
+    jobs/{job_id}/ledger/{event key}       LedgerEntry, `committed_at`, `is_pending`, `is_notification_pending` if open
     rejections/{key}                       Rejection
     orphans/{instance id}                  Orphan
     capacity/{zone and machine kind}       Outcome

@@ -37,12 +37,8 @@ def check_arguments(algorithm: Algorithm, args: tuple[str, ...], training: Train
             problems.add_text(_ARGS_PATH, problem, f"--{name}=gs://my-bucket/data/training.csv")
     _check_metric(algorithm, parsed.values, training, problems)
     for note in parsed.notes:
-        replacement = _replacement(note.name, note.replacement)
+        replacement = note.replacement if note.replacement == "no effect" else f"--{note.name} {note.replacement}"
         problems.substitute(_ARGS_PATH, f"--{note.name} {note.requested}", replacement, note.reason)
-
-
-def _replacement(name: str, replacement: str) -> str:
-    return replacement if replacement == "no effect" else f"--{name} {replacement}"
 
 
 def _check_tuned(algorithm: Algorithm, training: TrainingInput, problems: Problems) -> frozenset[str]:

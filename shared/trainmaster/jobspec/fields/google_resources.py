@@ -11,7 +11,7 @@ from trainmaster.jobspec.reading.document_kinds import example_at
 
 PROJECT: Final = r"projects/[a-z0-9][a-z0-9:.-]{0,62}"
 
-_EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
+EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _NETWORK: Final = re.compile(rf"{PROJECT}/global/networks/[a-z]([-a-z0-9]{{0,61}}[a-z0-9])?")
 _KMS_KEY: Final = re.compile(
     rf"{PROJECT}/locations/(?P<location>[a-z0-9-]+)/keyRings/[A-Za-z0-9_-]{{1,63}}/cryptoKeys/[A-Za-z0-9_-]{{1,63}}"
@@ -19,7 +19,7 @@ _KMS_KEY: Final = re.compile(
 
 
 def check_service_account(account: str | None, path: FieldPath, problems: Problems) -> None:
-    if account is not None and not _EMAIL.fullmatch(account):
+    if account is not None and not EMAIL.fullmatch(account):
         rule = "must be the e-mail address of a service account"
         problems.add(path, f"{rule}, not {quoted(account)}", example_at(path))
 

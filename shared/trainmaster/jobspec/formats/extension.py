@@ -11,6 +11,7 @@ from trainmaster.jobspec.formats.base_model import WireModel, wire_field
 from trainmaster.jobspec.formats.placement import PlacementSpec, SpotSpec
 from trainmaster.jobspec.formats.scalars import (
     Boolean,
+    GivenString,
     OptionalBoolean,
     OptionalInt,
     OptionalString,
@@ -144,10 +145,10 @@ class Extension(WireModel):
     queue: Annotated[QueueMode | None, one_of(QueueMode)] = wire_field(
         "standard", "For a job that is one TPU slice: request it as a queued resource of Cloud TPU."
     )
-    max_cost: OptionalString = wire_field(
+    max_cost: GivenString = wire_field(
         "25 USD", "What the machines of the job may cost at list prices; it is cancelled before they cost more."
     )
-    reservation: OptionalString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
+    reservation: GivenString = wire_field("my-reservation", "Compute Engine reservation that the VMs use.")
     checkpoint_signal: Annotated[CheckpointSignal | None, one_of(CheckpointSignal)] = wire_field(
         "SIGUSR1", "Signal that asks the program to save before its VM is deleted."
     )

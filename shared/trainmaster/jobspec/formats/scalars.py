@@ -188,6 +188,8 @@ TEXT: Final = BeforeValidator(_parse_optional_string)
 
 String = Annotated[str, BeforeValidator(_parse_string)]
 OptionalString = Annotated[str | None, TEXT]
+GivenString = Annotated[str | None, BeforeValidator(lambda value: value if value is None else _parse_string(value))]
+"""For a string without which the job would cost more: "" is wrong there, because a variable may have been unset."""
 OptionalInt = Annotated[int | None, WHOLE_NUMBER]
 Double = Annotated[float, BeforeValidator(_parse_double)]
 OptionalDouble = Annotated[float | None, BeforeValidator(_parse_optional_double)]

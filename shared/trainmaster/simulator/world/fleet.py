@@ -73,18 +73,9 @@ class SimFleet:
                 for vm in existing.values()
             ):  # it must be deleted before another one of its name can be created
                 return Pending()
-            missing = [
-                (replica_id, name)
-                for replica_id, name in zip(create.replica_ids, create.names, strict=True)
-                if name not in existing
-            ]
-            if not missing:
+            create = create.without(existing)
+            if not create.names:
                 return Created()
-            create = replace(
-                create,
-                replica_ids=tuple(replica_id for replica_id, _ in missing),
-                names=tuple(name for _, name in missing),
-            )
             operation = self._operation_of(create.request_key(job.job_id))
         if operation is None:
             operation = self._insert(job, create, metadata)
