@@ -32,11 +32,6 @@ def _items(text: str) -> Iterator[str]:
     return filter(None, (item.strip() for item in text.split(",")))
 
 
-def _parse_price(text: str) -> Price | None:
-    """Parse `0.49 USD`."""
-    return read_price(text) if text else None
-
-
 def _parse_resources(text: str) -> tuple[str, ...]:
     """Parse `KIND=NAME,KIND=NAME`."""
     entries = tuple(_items(text))
@@ -98,4 +93,4 @@ AllowedResources = Annotated[tuple[str, ...], *_text(_parse_resources)]
 BootImages = Annotated[dict[str, str], *_text(_parse_images)]
 Limits = Annotated[dict[str, int], *_text(_parse_limits)]
 Regions = Annotated[tuple[str, ...], *_text(_parse_regions)]
-UnitPrice = Annotated[Price | None, *_text(_parse_price)]
+UnitPrice = Annotated[Price | None, *_text(lambda text: read_price(text) if text else None)]

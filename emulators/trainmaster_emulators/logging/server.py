@@ -64,9 +64,8 @@ class LoggingServer(RestServer):
         query_hash = hashlib.sha256(json.dumps([projects, request.get("filter", ""), order]).encode()).hexdigest()[:16]
         after = _decode_token(request["pageToken"], query_hash) if request.get("pageToken") else None
         page, last = self._entries.page(projects, condition, after, min(size, PAGE_MAX), descending=ORDERS[order])
-        fields = (
-            [f'"entries": [{",".join(page)}]'] if page else []
-        )  # stored as JSON, so it is not read and written again
+        # Entries are stored as JSON, so they are not read and written again.
+        fields = [f'"entries": [{",".join(page)}]'] if page else []
         fields += [f'"nextPageToken": {json.dumps(_encode_token(last, query_hash))}'] if last else []
         return f"{{{', '.join(fields)}}}"
 

@@ -42,7 +42,8 @@ class Aggregation:
         """Return the aligned and reduced series."""
         aligned = [(series, align(series, self.aligner, self.period_ns, start_ns, end_ns)) for series in all_series]
         if self.reducer == NONE:
-            return [_with_values(series, values) for series, values in aligned if values]
+            with_values = [(series, _points(values)) for series, values in aligned if values]
+            return [replace(series, kind="GAUGE", value_type="DOUBLE", points=points) for series, points in with_values]
         by_group: dict[SeriesKey, list[Values]] = defaultdict(list)
         for series, values in aligned:
             by_group[self._group(series.key)].append(values)
@@ -87,10 +88,6 @@ def parse_aggregation(aligner: str, period: str, reducer: str, groups: Sequence[
         if not _GROUP.fullmatch(path):
             raise invalid(f"Field aggregation.groupByFields had an invalid value of {path!r}.")
     return Aggregation(aligner, period_ns, reducer, tuple(groups))
-
-
-def _with_values(series: Series, values: Values) -> Series:
-    return replace(series, kind="GAUGE", value_type="DOUBLE", points=_points(values))
 
 
 def _points(values: Values) -> tuple[Point, ...]:

@@ -83,7 +83,9 @@ class SchedulerServer(RestServer):
         after = _decode_token(request.args.get("pageToken", ""))
         found = self._store.page(self._parent(location), after, size + 1)
         page: Json = {"jobs": [scheduled.job.as_json() for scheduled in found[:size]]} if found else {}
-        return {**page, "nextPageToken": _encode_token(found[size - 1].job.name)} if len(found) > size else page
+        if len(found) > size:
+            page["nextPageToken"] = base64.urlsafe_b64encode(found[size - 1].job.name.encode()).decode()
+        return page
 
     def _update(self, request: Request, location: str, job: str) -> Json:
         body, mask = json_body(request), request.args.get("updateMask", "")
@@ -116,10 +118,6 @@ def _page_size(text: str) -> int:
     if text and not text.isdecimal():
         raise invalid(f"page_size must be a number between 0 and {PAGE_MAX}, not {text!r}.")
     return min(int(text or 0) or PAGE_MAX, PAGE_MAX)
-
-
-def _encode_token(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode()
 
 
 def _decode_token(token: str) -> str:

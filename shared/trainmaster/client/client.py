@@ -149,16 +149,16 @@ class Client:
 def _read(job: str | Path | Mapping[str, Any], region: str | None) -> dict[str, Any]:
     """Return the job file of a file or of a mapping, with the time in its job id."""
     try:
-        document = job_file_of(job, region) if isinstance(job, Mapping) else _read_file(Path(job), region)
+        if isinstance(job, Mapping):
+            document = job_file_of(job, region)
+        else:
+            file = Path(job)
+            document = with_id_from_file(read_document(file.read_bytes(), file.name, region), file.name)
         return with_time_in_job_id(document, datetime.now(UTC))
     except FileNotFoundError:
         raise PermanentError(f"there is no file {job}") from None
     except InvalidJob as invalid:
         raise InvalidJobError(f"{'job' if isinstance(job, Mapping) else job}: {invalid}") from None
-
-
-def _read_file(file: Path, region: str | None) -> dict[str, Any]:
-    return with_id_from_file(read_document(file.read_bytes(), file.name, region), file.name)
 
 
 def _address(job: Job | str) -> str:

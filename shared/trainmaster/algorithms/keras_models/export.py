@@ -28,7 +28,7 @@ class Predictor(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         super().__init__()
         self._encoder, self.weights = encoder, list(model.variables)
         # The model itself is not stored: Keras would trace each of its layers, for half a minute.
-        self._compute = partial(_outputs, model)
+        self._compute = partial(model, training=False)
         target = encoder.metadata.target
         self._classes = tf.constant(target.classes, tf.string) if target.classes else None
         self._mean, self._std = target.mean, target.std
@@ -47,10 +47,6 @@ class Predictor(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
             "classes": tf.gather(self._classes, tf.argmax(outputs, axis=1)),
             "all_classes": tf.tile(self._classes[tf.newaxis, :], [rows, 1]),
         }
-
-
-def _outputs(model: Any, inputs: Inputs) -> Any:
-    return model(inputs, training=False)
 
 
 def split_outputs(outputs: Any) -> tuple[Any, Any]:

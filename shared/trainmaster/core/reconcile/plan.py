@@ -53,7 +53,8 @@ def plan(state: State, vms: tuple[Vm, ...], now: datetime, created: Mapping[str,
     steps += growth(state, vms, steps, now)
     if not is_too_early(job, now):
         return Steps(steps, readiness=ready)
-    allowed = tuple(step for step in steps if not isinstance(step, Create) or _is_urgent(job, step))
+    may_request = job.placement.only_optional  # required VMs, if the job waits only for optional ones
+    allowed = tuple(step for step in steps if not isinstance(step, Create) or (may_request and not step.partial))
     return Steps(allowed, creates_postponed=len(allowed) < len(steps), readiness=ready)
 
 
@@ -79,11 +80,6 @@ def _is_newer(vm: Vm, job: Job, replica: Replica) -> bool:
     ordered = (found.attempt, found.incarnation, found.action is not DirectiveAction.HOLD) if found else (0, 0, False)
     known = (replica.attempt, current_incarnation(job, replica), not is_held(job, replica.replica_id))
     return vm.vm_generation > replica.vm_generation or ordered > known
-
-
-def _is_urgent(job: Job, create: Create) -> bool:
-    """Whether the VMs are required, and the job waits only for optional ones."""
-    return job.placement.only_optional and not create.partial
 
 
 def vm_steps(
@@ -122,16 +118,9 @@ def vm_steps(
         elif target.awaits_slices:
             waiting.append(Await(vm))
     creates = [_create(job, targets, partial=not key[-1]) for key, targets in missing.items()]
-    steps.extend(_scarce_first(job, _required_first(creates)))
+    needed = [create for create in creates if not create.partial]  # others would take the capacity that they need
+    steps.extend(_scarce_first(job, needed or creates))
     return tuple(steps or waiting)
-
-
-def _required_first(creates: list[Create]) -> list[Create]:
-    """Return the inserts without those of optional replicas, as long as required ones are missing.
-
-    Optional VMs would otherwise take the capacity that the job needs in order to run at all.
-    """
-    return [create for create in creates if not create.partial] or creates
 
 
 def _scarce_first(job: Job, creates: list[Create]) -> list[Create]:

@@ -39,7 +39,8 @@ def parse_document(data: bytes, name: str) -> Mapping[str, object]:
     if document is None:
         raise invalid(f"{name} is empty", JOB_EXAMPLE)
     if not isinstance(document, dict):
-        raise invalid(f"{name} must hold a mapping with a trainingInput, not a {_describe_type(document)}", JOB_EXAMPLE)
+        kind = {list: "list", str: "string", bool: "boolean"}.get(type(document), "number")
+        raise invalid(f"{name} must hold a mapping with a trainingInput, not a {kind}", JOB_EXAMPLE)
     copy, problems = copy_as_json(document)
     if problems:
         raise InvalidJob(problems)
@@ -74,7 +75,3 @@ def _from_yaml(text: str, name: str) -> object:
     from trainmaster.jobspec.reading.yaml_document import parse_yaml
 
     return parse_yaml(text, name)
-
-
-def _describe_type(value: object) -> str:
-    return {list: "list", str: "string", bool: "boolean"}.get(type(value), "number")
