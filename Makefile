@@ -52,6 +52,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-ver
 # REALISTIC=1 makes VMs and Compute Engine's API as slow and unreliable as on Google Cloud.
 EXAMPLE ?= digits
 FAULTS ?=
+WHEELS ?=
 REALISTIC ?=
 
 .PHONY: help
@@ -100,7 +101,7 @@ LIBRARIES ?=
 FAULTS ?=
 .PHONY: test-ecosystem
 test-ecosystem: images ## run programs of public libraries through faults; their packages come from PyPI (build/frameworks.md)
-	@FAULTS="$(FAULTS)" $(BIN)/python -m pytest tests/e2e/faults/test_libraries.py -s -k "$(or $(LIBRARIES),library)"
+	@FAULTS="$(FAULTS)" WHEELS="$(WHEELS)" $(BIN)/python -m pytest tests/e2e/faults/test_libraries.py -s -k "$(or $(LIBRARIES),library)"
 
 # One module only: make mutants MODULE=shared/trainmaster/core/rules/capacity.py
 MODULE ?=

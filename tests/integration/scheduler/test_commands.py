@@ -46,8 +46,7 @@ def test_schedule_is_created_replaced_and_listed(run: Run, job_file: str) -> Non
     created = run("create", "nightly", job_file, "--cron", "0 3 * * *")
     assert created.exit_code == 0, created.output
     assert created.stdout.startswith("created ")
-    # The form without `create` is the older one.
-    assert run("nightly", job_file, "--cron", "30 3 * * *").stdout.startswith("replaced ")
+    assert run("create", "nightly", job_file, "--cron", "30 3 * * *").stdout.startswith("replaced ")
     header, row = run("list").stdout.splitlines()
     assert header.split() == ["NAME", "CRON", "TIME_ZONE", "STATE", "NEXT", "LAST", "RESULT"]
     assert row.split() == ["nightly", "30", "3", "*", "*", "*", "Etc/UTC", "ENABLED", "2026-11-21T03:30:00Z"]
