@@ -171,8 +171,10 @@ def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> No
 def test_gang_costs_exactly_this_much_per_member(
     happen: Callable[[CountedWorld, int], None], reads: tuple[int, int], writes: tuple[int, int], size: int
 ) -> None:
-    """A constant, and per member: two reads of an exit; two of a report, and a count; two of the whole attempt. A verdict
-    reads the ends of its round, too, up to 20."""
+    """A constant, and per member: two reads of an exit; two of a report, and a count; two of the whole attempt.
+
+    A verdict reads the ends of its round, too, up to 20.
+    """
     counted = started(size)
     before = counted.counts.reads, counted.store.writes
     happen(counted, size)
