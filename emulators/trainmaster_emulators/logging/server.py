@@ -66,7 +66,9 @@ class LoggingServer(RestServer):
         page, last = self._entries.page(projects, condition, after, min(size, PAGE_MAX), descending=ORDERS[order])
         # Entries are stored as JSON, so they are not read and written again.
         fields = [f'"entries": [{",".join(page)}]'] if page else []
-        fields += [f'"nextPageToken": {json.dumps(_encode_token(last, query_hash))}'] if last else []
+        if last:
+            token = base64.urlsafe_b64encode(json.dumps([query_hash, *last]).encode()).decode()
+            fields.append(f'"nextPageToken": {json.dumps(token)}')
         return f"{{{', '.join(fields)}}}"
 
 
@@ -76,10 +78,6 @@ def _partial_error(errors: dict[int, ApiError]) -> ApiError:
     entry_errors = {str(index): {"code": 3, "message": error.message} for index, error in errors.items()}
     kind = "type.googleapis.com/google.logging.v2.WriteLogEntriesPartialErrors"
     return invalid(first.message, {"@type": kind, "logEntryErrors": entry_errors})
-
-
-def _encode_token(position: Position, query_hash: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([query_hash, *position]).encode()).decode()
 
 
 def _decode_token(token: str, query_hash: str) -> Position:

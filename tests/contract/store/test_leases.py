@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from trainmaster.core.rules.admission_queue import AdmissionQueue, Wait
 from trainmaster.core.rules.judge import judge
 from trainmaster.core.transitions.change import Change
 from trainmaster.errors import ConflictError
+from trainmaster.gcp.firestore.store import FirestoreStore
 from trainmaster.ports import AdmissionToken, Store
 
 
@@ -38,6 +40,16 @@ def test_queue_of_a_thousand_jobs_is_stored_and_replaced(store: Store) -> None:
     for queue in (AdmissionQueue(at(1), waits), AdmissionQueue(at(2))):
         store.store_queue(queue)
         assert store.queue() == queue
+
+
+def test_queue_that_another_release_stored_in_another_shape_is_empty(store: Store) -> None:
+    """The next pass replaces it. An error would keep every pass from running."""
+    if isinstance(store, FirestoreStore):
+        other = zlib.compress(b'{"read_at": 1, "waits": {"a": {"place": 1}}}')
+        store._client.document("control/admission_queue").set({"packed": other})
+    assert store.queue() == AdmissionQueue()
+    store.store_queue(AdmissionQueue(at(1)))
+    assert store.queue() == AdmissionQueue(at(1))
 
 
 def started_entry(job_id: str, state: State) -> tuple[LedgerEntry, Change]:

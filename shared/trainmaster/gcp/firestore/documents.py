@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -100,9 +101,11 @@ def pack(value: object) -> bytes:
     return zlib.compress(_adapter(type(value)).dump_json(value))
 
 
-def unpack(kind: type[P], packed: bytes) -> P:
-    value: P = _adapter(kind).validate_json(zlib.decompress(packed))
-    return value
+def unpack(kind: type[P], packed: bytes) -> P | None:
+    """Return the value; None if another release packed another shape. The next writer replaces it."""
+    with suppress(ValidationError):
+        return cast(P, _adapter(kind).validate_json(zlib.decompress(packed)))
+    return None
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:

@@ -49,7 +49,7 @@ class JobQueries(Database):
 
     def queue(self) -> AdmissionQueue:
         stored = self._get(QUEUE).get(QUEUE)
-        return unpack(AdmissionQueue, stored.get("packed")) if stored else AdmissionQueue()
+        return (unpack(AdmissionQueue, stored.get("packed")) if stored else None) or AdmissionQueue()
 
     def store_queue(self, queue: AdmissionQueue) -> None:
         batch = self._client.batch()
