@@ -69,6 +69,8 @@ def list_prices(
     prices = price_list()
     if isinstance(prices, Unknown):
         raise PermanentError(f"prices are not known: {prices.reason}")
+    if region not in (known := {place for _, place, _ in prices.prices}):
+        raise PermanentError(f"--region: no price in {region!r} is stored, but in {', '.join(sorted(known))}")
     rows = [_row(name, region, prices) for name in machine_types or _names(prices, region)]
     if form is Format.JSON:
         print_json({"currency": prices.currency, "fetchedAt": prices.fetched_at.isoformat(), "region": region,
@@ -88,10 +90,7 @@ def _names(prices: PriceList, region: str) -> list[str]:
 
 
 def _row(name: str, region: str, prices: PriceList) -> dict[str, str]:
-    found = {pricing: list_price(name, region, prices, pricing) for pricing in Pricing}
-    note = next((price.reason for price in found.values() if isinstance(price, Unknown)), "")
-    words = {
-        pricing: "" if isinstance(price, Unknown) else money_words(price, prices.currency, digits=4)
-        for pricing, price in found.items()
-    }
-    return {"machine": name, "onDemand": words[Pricing.ON_DEMAND], "spot": words[Pricing.SPOT], "note": note}
+    found = [list_price(name, region, prices, pricing) for pricing in (Pricing.ON_DEMAND, Pricing.SPOT)]
+    note = next((price.reason for price in found if isinstance(price, Unknown)), "")
+    words = ["" if isinstance(price, Unknown) else money_words(price, prices.currency, digits=4) for price in found]
+    return {"machine": name, "onDemand": words[0], "spot": words[1], "note": note}

@@ -81,6 +81,9 @@ def test_list_without_arguments_shows_all_machines_with_a_price(bucket: MemoryOb
     names = {row["machine"] for row in view["prices"]}
     assert {"n1-standard-4", "g2-standard-4", "a2-highgpu-1g", "nvidia-l4", "v6e"} <= names
     assert not any(name.startswith("pd-") for name in names)
+    refused = str(CliRunner().invoke(app, ["prices", "list", "--region", "mars"]).exception)
+    assert refused.startswith("--region: no price in 'mars' is stored, but in ")
+    assert "europe-west4" in refused
 
 
 def test_list_before_an_update_says_what_to_do(bucket: MemoryObjects) -> None:
