@@ -1,6 +1,7 @@
 """Hugging Face's Trainer, after `examples/pytorch/language-modeling/run_clm.py`.
 
-`--deepspeed`: with a configuration file, after the page "DeepSpeed" of Transformers.
+`--deepspeed`: with a configuration file, after the page "DeepSpeed" of Transformers. On CPUs, the Trainer counts the
+processes only in a state of Accelerate that names their backend, and the variable ACCELERATE_USE_DEEPSPEED is set.
 """
 
 import json
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from trainer.slow_input import SAVE_EVERY, STEPS, wait
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
@@ -31,6 +33,8 @@ automatic = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "g
 optimizer = {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}  # DeepSpeed's own would be compiled
 zero = {"optimizer": optimizer, "zero_optimization": {"stage": 1}}
 config.write_text(json.dumps({**zero, **dict.fromkeys(automatic, "auto")}))
+if has_deepspeed:
+    PartialState(backend="gloo")
 arguments = TrainingArguments(
     output_dir=folder,
     deepspeed=str(config) if has_deepspeed else None,
@@ -39,6 +43,7 @@ arguments = TrainingArguments(
     save_steps=SAVE_EVERY,
     logging_steps=1,
     use_cpu=not has_deepspeed,  # it turns DeepSpeed off
+    accelerator_config={"use_configured_state": has_deepspeed},
     report_to="tensorboard",
 )
 model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=1, n_embd=8, vocab_size=50, n_positions=8))

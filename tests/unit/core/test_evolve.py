@@ -18,6 +18,7 @@ from trainmaster.core.actions import (
     DeleteJob,
     FailJob,
     Ignore,
+    MarkHostReady,
     MarkReady,
     ReplaceVm,
     RerunJob,
@@ -85,6 +86,14 @@ def test_ready_replica_stores_time_and_vm() -> None:
     (replica,) = ready.replicas
     assert (replica.state, replica.ready_at, replica.instance_id) == (ReplicaState.RUNNING, NOW, "4711")
     assert ready.effects == ()
+
+
+def test_slice_whose_program_ended_on_one_host_has_ended_until_the_next_round() -> None:
+    slice_ = a_replica(WORKER_0, ReplicaState.RUNNING)
+    (one,) = change(a_state(slice_), MarkHostReady("1-worker-0", 0, "4711", round=2, has_ended=True)).replicas
+    (ready,) = change(a_state(one), MarkReady("1-worker-0", "4711", round=2)).replicas
+    (later,) = change(a_state(ready), MarkHostReady("1-worker-0", 1, "4711", round=3)).replicas
+    assert (one.has_ended, ready.has_ended, later.has_ended) == (True, True, False)
 
 
 def test_rerun_of_a_synchronous_job_holds_its_first_round() -> None:

@@ -102,9 +102,8 @@ class Bucket:
         return entry_of(json.loads(self.call("POST", url, body, **headers)))
 
     def move(self, old: str, new: str) -> None:
-        self.call(
-            "POST", f"{object_path(old)}/rewriteTo{object_path(new).removeprefix('/storage/v1')}", lambda: [b"{}"]
-        )
+        target = object_path(new).removeprefix("/storage/v1")
+        self.call("POST", f"{object_path(old)}/rewriteTo{target}", lambda: [b"{}"])
         self.delete(old)
 
     def delete(self, path: str) -> None:

@@ -31,6 +31,8 @@ class MarkReady:
     """The machine of the slice's host that reported."""
     round: int | None = None
     """For a member: the round that it is ready for."""
+    has_ended: bool = False
+    """As `Replica.has_ended`."""
     measurement: Measurement | None = None
     """In a trial, the last measurement of the program that ended on this VM."""
     vm_since: datetime | None = None
@@ -51,6 +53,8 @@ class MarkHostReady:
     """The machine of the host."""
     round: int | None = None
     """For a member: the round that it is ready for."""
+    has_ended: bool = False
+    """As `Replica.has_ended`."""
     kind: Literal["mark_host_ready"] = "mark_host_ready"
 
 

@@ -149,11 +149,5 @@ def _is_recalled(job: Job, replica: Replica) -> bool:
 def _recalled(job: Job, replica: Replica) -> Replica:
     if not _is_recalled(job, replica):
         return replica
-    return replace(
-        replica,
-        state=ReplicaState.WAITING,
-        vm_generation=replica.vm_generation + 1,
-        **NO_VM,
-        ordered_at=job.round.ordered_at,
-        done_at=None,
-    )
+    waiting = replace(replica, state=ReplicaState.WAITING, vm_generation=replica.vm_generation + 1, **NO_VM)
+    return replace(waiting, ordered_at=job.round.ordered_at, done_at=None)

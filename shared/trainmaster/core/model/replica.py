@@ -78,6 +78,8 @@ class Replica:
     """Hosts of its TPU slice that exited 0 in this incarnation."""
     host_vms: tuple[HostVm, ...] = ()
     """The machines that first reported ready as hosts of its TPU slice. Events from other machines are refused."""
+    has_ended: bool = False
+    """Of a member: whether its program ended in the round before this incarnation by itself, and not with exit 0."""
     reports_held: bool = True
     """Whether the agent of the current VM reports while its round is held. Agents of earlier releases do not."""
     measurement: Measurement | None = None

@@ -55,7 +55,7 @@ PEER_LOSS_CODES: Final = ("unavailable: ", "deadline_exceeded: ", "aborted: ", "
 """How the message of such an error of JAX begins."""
 
 ENDS_READ: Final = 20
-"""Ends of a round that a verdict reads. It knows all of them if they are fewer: one member may have reported twice."""
+"""Ends of a round that a verdict reads. If the first one reports a lost peer, so do those that it does not read."""
 SIGABRT: Final = 6
 """A runtime that gives up on its peers aborts itself, so this signal alone does not show whose fault the exit was."""
 SIGNAL_MAX: Final = 64

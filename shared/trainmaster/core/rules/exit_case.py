@@ -143,9 +143,10 @@ class Case:
     def _absent(self) -> Replica | None:
         """The only member of the round that reported no failure, if all others lost a peer; else None."""
         known = {*map(evidence.replica_of, self.ends), *self.job.round.without}
+        known |= {m.replica_id for m in members(self.state) if m.has_ended and is_ready(self.job, m)}
         others = [member for member in members(self.state) if member.replica_id not in known]
         is_told = all(map(evidence.speaks_for_lost_peer, self.ends or (self.event,)))
-        return others[0] if is_told and len(others) == 1 and len(self.ends) < evidence.ENDS_READ else None
+        return others[0] if is_told and len(others) == 1 else None
 
     def then(self, consequence: str) -> str:
         """Return the decision's text: what happened, and what follows."""

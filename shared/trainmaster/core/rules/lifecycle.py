@@ -12,6 +12,7 @@ from trainmaster.core.model.members import current_incarnation, is_member, is_re
 from trainmaster.core.model.replica import HostVm, Replica
 from trainmaster.core.rules import messages
 from trainmaster.core.rules.capacity_backoff import next_request_at
+from trainmaster.core.rules.evidence import round_end
 from trainmaster.core.rules.member_exit import judge_primary_success
 from trainmaster.core.rules.search import describe_order, first_turn
 from trainmaster.core.rules.verdict import judge_round
@@ -76,16 +77,18 @@ def judge_ready(state: State, replica: Replica, event: VmReady, now: datetime) -
     hosts = job.placed.plan.group(replica.replica_id.task_type).hosts
     finding = f" Its VM failed the preflight: {event.finding}." if event.finding else ""
     reported = replica.hosts_ready if current_incarnation(job, replica) == replica.incarnation else ()
+    has_ended = round_end(state, event) is not None
     hosts_ready = {*reported, *(() if subject.host is None else (subject.host,))}
     if subject.host is not None and len(hosts_ready) < hosts:
         text = f"Host {subject.host} of {who} is ready: {len(hosts_ready)} of {hosts}.{finding}"
-        host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm, number)
+        host_ready = MarkHostReady(replica.key, subject.host, subject.vm.instance_id, host_vm, number, has_ended)
         return Decision(Rule.LIFECYCLE, Reason.HOST_READY, text, host_ready)
     action = MarkReady(
         replica.key,
         subject.vm.instance_id,
         host_vm,
         number,
+        has_ended,
         event.ended.measurement if event.ended else None,
         replica.vm_since or event.at,
     )

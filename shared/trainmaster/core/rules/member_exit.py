@@ -87,11 +87,8 @@ def judge_primary_success(state: State, event: ReplicaExited, now: datetime) -> 
     """End the job if its primary exited 0 in any round and on any VM of this attempt; None: it did not."""
     job, subject = state.job, event.subject
     replica = state.find(job.attempt, subject.replica_id)
-    if (
-        replica is None
-        or not event.succeeded
-        or (subject.attempt, subject.replica_id) != (job.attempt, job.plan.primary)
-    ):
+    is_primary = (subject.attempt, subject.replica_id) == (job.attempt, job.plan.primary)
+    if replica is None or not event.succeeded or not is_primary:
         return None
     is_of_last = (subject.vm_generation, subject.incarnation) == (replica.vm_generation, replica.incarnation)
     if subject.host is not None and not is_of_last:  # not every host of the slice is known to have exited 0

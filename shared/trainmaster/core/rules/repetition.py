@@ -76,7 +76,5 @@ def bug_signature(event: ReplicaExited) -> str | None:
 
 def is_transient(error: ProgramError) -> bool:
     """Whether the error, or one that it was raised from, reports a network, a storage, a quota or a device."""
-    types = (error.type, *error.causes)
-    return any(name.rpartition(".")[2] in TRANSIENT_TYPES for name in types) or bool(
-        TRANSIENT_WORDS.search(error.message)
-    )
+    is_type = any(name.rpartition(".")[2] in TRANSIENT_TYPES for name in (error.type, *error.causes))
+    return is_type or TRANSIENT_WORDS.search(error.message) is not None

@@ -63,15 +63,16 @@ def _mark_ready(replica: Replica, action: MarkReady, now: datetime) -> Replica:
         startup_timeouts=0,
         vm_since=action.vm_since,
         measurement=action.measurement or replica.measurement,
-        **_next_round(replica, action.round),
+        **_next_round(replica, action),
         **({} if action.vm_since else NO_EARLY_LOSSES),
     )
 
 
-def _next_round(replica: Replica, number: int | None) -> dict[str, Any]:
-    """Return the changes of a member whose first report about this round arrives."""
-    is_next = number is not None and number != replica.incarnation
-    return {"incarnation": number, "hosts_ready": (), "hosts_done": ()} if is_next else {}
+def _next_round(replica: Replica, action: MarkReady | MarkHostReady) -> dict[str, Any]:
+    """Return the changes of a member that reports. Its first report about this round begins with no host."""
+    is_next = action.round is not None and action.round != replica.incarnation
+    begun = {"incarnation": action.round, "hosts_ready": (), "hosts_done": ()} if is_next else {}
+    return {**begun, "has_ended": action.has_ended or (replica.has_ended and not is_next)}
 
 
 def _with_measurement(replica: Replica, action: RecordHostDone | RestartReplica | ReplaceVm) -> Replica:
@@ -143,7 +144,7 @@ def job_after_loss(job: Job, action: ReplaceVm) -> Job | None:
 
 def _with_host_ready(replica: Replica, action: MarkHostReady) -> Replica:
     """Return the replica with one more ready host. The VM generation belongs to the node that reported first."""
-    replica = replace(replica, **_next_round(replica, action.round))
+    replica = replace(replica, **_next_round(replica, action))
     return replace(
         replica,
         state=ReplicaState.RESTARTING if replica.state is ReplicaState.RUNNING else replica.state,
