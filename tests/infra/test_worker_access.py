@@ -75,9 +75,10 @@ def test_functions_that_accept_jobs_may_look_up_packages_where_workers_read(full
                 {"my-project": ["roles/datastore.user", "roles/pubsub.publisher"]},
                 "could then do what the functions do",
             ),
+            "worker_write_buckets": (["my-project-tmstaging-stage"], "must not contain a bucket of an installation"),
         },
     ],
-    ids=["forms", "contents", "roles of functions"],
+    ids=["forms", "contents", "those of functions"],
 )
 def test_wrong_or_dangerous_access_is_refused_by_its_variable(
     terraform: Terraform, archives: dict[str, Path], wrong: dict[str, tuple[object, str]]

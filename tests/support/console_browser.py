@@ -56,7 +56,7 @@ DISABLED = (
 """Features of Chromium: the address bar's own pages, which cost a second of CPU time per window, and those of
 Playwright's list that concern our pages, because this list replaces it."""
 FEW_PROCESSES = ("--in-process-gpu", "--renderer-process-limit=1")
-"""Each process of Chromium takes a tenth of a second of CPU time for its start, and compiles the scripts of the pages."""
+"""Each process of Chromium takes a tenth of a second of CPU time for its start, and compiles the pages' scripts."""
 PROMPT_POLLS = """
 const later = window.setTimeout;
 window.setTimeout = (callback, ms, ...rest) => later(callback, Math.min(ms, 300), ...rest);
@@ -252,6 +252,9 @@ def log_entry(
 
 
 def has_only_rows_in_tables(page: Page) -> bool:
-    """Return whether the bodies of the page's tables have rows, and no text between them."""
+    """Return whether the bodies of the page's tables have rows, and no text between them.
+
+    Idiomorph compares each such text with all later rows: a new row among 1,000 took a task of 385 ms.
+    """
     nodes = "[...document.querySelectorAll('tbody')].flatMap(body => [...body.childNodes])"
     return set(page.evaluate(f"{nodes}.map(node => node.nodeName)")) == {"TR"}

@@ -44,14 +44,14 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
 COMMANDS = dict(commands(typer.main.get_command(main.app)))
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_command_and_its_options_have_help_texts(path: tuple[str, ...]) -> None:
-    command = COMMANDS[path]
-    assert command.help
-    assert [option.name for option in command.params if not option.help and not getattr(option, "hidden", False)] == []
-    result = CliRunner().invoke(main.app, [*path, "--help"], env={"COLUMNS": "100"})
-    assert result.exit_code == 0
-    assert not re.findall(r"--[a-z-]+…", result.output), "an option's name is cut off"
+def test_command_and_its_options_have_help_texts() -> None:
+    for path, command in COMMANDS.items():
+        assert command.help, path
+        options = [option for option in command.params if not getattr(option, "hidden", False)]
+        assert [option.name for option in options if not option.help] == [], path
+        result = CliRunner().invoke(main.app, [*path, "--help"], env={"COLUMNS": "100"})
+        assert result.exit_code == 0, path
+        assert not re.findall(r"--[a-z-]+…", result.output), f"the name of an option of {path} is cut off"
 
 
 def test_list_of_commands_names_every_command() -> None:
