@@ -332,7 +332,7 @@ def test_findings_are_printed_as_json(installation: Installation) -> None:
     assert all(finding["fix"] for finding in findings if finding["status"] == "FIX")
 
 
-NOTIFICATION = {
+NOTIFICATION: dict[str, object] = {
     "topic": f"//pubsub.googleapis.com/projects/p/topics/{topics.UPLOAD}",
     "event_types": ["OBJECT_FINALIZE"],
     "object_name_prefix": "jobs/",
