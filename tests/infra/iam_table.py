@@ -51,6 +51,7 @@ class Grant:
     condition: str = ""
 
 
+@cache
 def grants() -> list[Grant]:
     return sorted({grant for path in sorted(INFRA.rglob("*.tf")) for grant in _grants_in(path)})
 

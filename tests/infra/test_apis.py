@@ -52,11 +52,14 @@ ALWAYS_ENABLED: Final = {
     "serviceusage": "enables the others; `gcloud services enable` is the first command of infra/README.md",
     "www": "publishes keys; not enabled per project",
 }
+MENTION: Final = re.compile(r"googleapis|google\.cloud|\bapi\(")
 HOST: Final = re.compile(r"https://([a-z]+)\.googleapis\.com")
 
 
 def apis_in_code(source: str) -> Iterator[str]:
     """Yield APIs in URLs, in imports of client libraries, and in the agent's `api("NAME", …)`."""
+    if not MENTION.search(source):
+        return
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Constant(str(text)):

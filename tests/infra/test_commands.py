@@ -115,11 +115,17 @@ def trainmaster_tree() -> Any:
     return typer.main.get_command(app)
 
 
+@cache
+def subcommand(group: Any, name: str) -> Any:
+    """Return a command of a group, or None. The group imports and builds the command with each call."""
+    return group.get_command(None, name)
+
+
 def check_trainmaster(words: tuple[str, ...]) -> None:
     command = trainmaster_tree()
     rest = list(words[1:])
-    while hasattr(command, "get_command") and rest and command.get_command(None, rest[0]):
-        command = command.get_command(None, rest.pop(0))
+    while hasattr(command, "get_command") and rest and subcommand(command, rest[0]):
+        command = subcommand(command, rest.pop(0))
     if hasattr(command, "get_command") and rest and not rest[0].startswith("--") and not PROSE.search(rest[0]):
         raise WrongError(f"trainmaster has no command {rest[0]!r} there")
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}

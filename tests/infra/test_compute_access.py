@@ -40,9 +40,9 @@ def test_only_provision_has_the_role() -> None:
     assert members == {"function provision"}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "permission"),
-    [
+def test_call_needs_a_permission_that_provision_has() -> None:
+    granted = grants_of(PROVISION, INFRA)
+    for method, path, permission in (
         ("GET", "/compute/v1/projects/p/aggregated/instances", "compute.instances.list"),
         ("GET", f"{ZONE}/instances/123", "compute.instances.get"),
         ("DELETE", f"{ZONE}/instances/123", "compute.instances.delete"),
@@ -56,12 +56,10 @@ def test_only_provision_has_the_role() -> None:
         ("POST", f"{REGION}/advice/capacity", "compute.advice.capacity"),
         ("POST", f"{REGION}/resourcePolicies", "compute.resourcePolicies.create"),
         ("DELETE", f"{REGION}/resourcePolicies/tm-p", "compute.resourcePolicies.delete"),
-    ],
-)
-def test_call_needs_a_permission_that_provision_has(method: str, path: str, permission: str) -> None:
-    needed = Access(permission, "project")
-    assert list(required_access(method, path, {})) == [needed]
-    assert needed in grants_of(PROVISION, INFRA)
+    ):
+        needed = Access(permission, "project")
+        assert list(required_access(method, path, {})) == [needed]
+        assert needed in granted
 
 
 @pytest.mark.parametrize(

@@ -152,8 +152,3 @@ def test_provision_and_ssh_users_of_one_installation_have_no_access_to_vms_and_s
     own_only = f"resource.name == 'projects/my-project/databases/tm{LONGEST}'"
     assert state == [[own_only]] * len(state)
     assert state
-
-
-def test_programs_may_not_write_to_the_buckets_of_any_installation(planned: Callable[..., Plan]) -> None:
-    with pytest.raises(AssertionError, match="must not contain a bucket of an installation"):
-        planned(worker_write_buckets=["my-project-tmstaging-stage"])

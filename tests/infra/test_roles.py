@@ -59,11 +59,12 @@ PERMISSIONS_FOR_ARGUMENTS: Final = {
 """Permission → the argument of an insert that needs it."""
 
 
-def calls(source: str) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-
-
 @cache  # the archives of ten functions share most modules
+def calls(source: str) -> tuple[ast.Call, ...]:
+    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+
+
+@cache
 def published_topics(source: str) -> frozenset[str]:
     """Return NAME for each call `….publish(topics.NAME, …)`."""
     published = set()
@@ -89,37 +90,36 @@ def records_events(source: str) -> bool:
     return any(isinstance(call.func, ast.Name) and call.func.id == "record" for call in calls(source))
 
 
-def sources(function: str, graph: grimp.ImportGraph) -> list[str]:
-    """Return the modules of a function's archive. Of those in `upload`, only its own flow publishes or records."""
-    archive = stage.sources(function, graph)
-    names = (
-        ["trainmaster/flows/upload.py"] if function == "upload" else [name for name in archive if name.endswith(".py")]
-    )
-    return [archive[name].decode() for name in names]
-
-
 @pytest.fixture(scope="module")
-def graph() -> grimp.ImportGraph:
-    return grimp.build_graph("functions", "trainmaster", cache_dir=None, exclude_type_checking_imports=True)
+def modules() -> dict[str, list[str]]:
+    """Return the modules of each function's archive. Of those in `upload`, only its own flow publishes or records."""
+    graph = grimp.build_graph("functions", "trainmaster", cache_dir=None, exclude_type_checking_imports=True)
+    own = {"upload": ["trainmaster/flows/upload.py"]}
+    result = {}
+    for function in stage.FUNCTIONS:
+        archive = stage.sources(function, graph)
+        names = own.get(function, [name for name in archive if name.endswith(".py")])
+        result[function] = [archive[name].decode() for name in names]
+    return result
 
 
-@pytest.mark.parametrize("function", stage.FUNCTIONS)
-def test_function_may_publish_to_exactly_the_topics_in_its_code(function: str, graph: grimp.ImportGraph) -> None:
-    names = {name for source in sources(function, graph) for name in published_topics(source)} - {"DEAD_LETTER"}
+def test_function_may_publish_to_exactly_the_topics_in_its_code(modules: dict[str, list[str]]) -> None:
     local = iam_table.local_values()
     console = local["consoles"][OPERATOR]["publishes"]
-    granted = iam_table.strings(console if function == "console" else local["publishes"][function])
-    assert {getattr(topics, name).removeprefix("trainmaster-") for name in names} == set(granted)
+    for function in stage.FUNCTIONS:
+        names = {name for source in modules[function] for name in published_topics(source)} - {"DEAD_LETTER"}
+        granted = iam_table.strings(console if function == "console" else local["publishes"][function])
+        assert {getattr(topics, name).removeprefix("trainmaster-") for name in names} == set(granted), function
 
 
-@pytest.mark.parametrize("function", stage.FUNCTIONS)
-def test_function_may_write_to_the_database_only_if_it_records_events(function: str, graph: grimp.ImportGraph) -> None:
-    modules = sources(function, graph)
-    assert any("deps.store" in source for source in modules)
-    role = "roles/datastore.user" if any(map(records_events, modules)) else "roles/datastore.viewer"
-    member = OPERATOR if function == "console" else f"function {function}"
-    granted = {grant.role for grant in iam_table.grants() if grant.member == member}
-    assert {name for name in granted if name.startswith("roles/datastore.")} == {role}
+def test_function_may_write_to_the_database_only_if_it_records_events(modules: dict[str, list[str]]) -> None:
+    grants = iam_table.grants()
+    for function in stage.FUNCTIONS:
+        assert any("deps.store" in source for source in modules[function]), function
+        role = "roles/datastore.user" if any(map(records_events, modules[function])) else "roles/datastore.viewer"
+        member = OPERATOR if function == "console" else f"function {function}"
+        granted = {grant.role for grant in grants if grant.member == member}
+        assert {name for name in granted if name.startswith("roles/datastore.")} == {role}, function
 
 
 def test_provision_has_exactly_the_permissions_of_its_compute_calls(plan: Plan) -> None:

@@ -32,10 +32,13 @@ def test_provider_schema_has_required_arguments_blocks_and_computed_values(schem
     assert schema["google_service_account"].attributes["email"].computed
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(INFRA)))
-def test_arguments_exist_and_required_ones_are_set(path: Path, schema: dict[str, Block]) -> None:
-    wrong = [problem for kind, name, body in resources(path) for problem in problems(kind, name, body, schema)]
-    assert not wrong, "\n".join(wrong)
+def test_arguments_exist_and_required_ones_are_set(schema: dict[str, Block]) -> None:
+    assert [
+        f"{path.relative_to(INFRA)}: {problem}"
+        for path in FILES
+        for kind, name, body in resources(path)
+        for problem in problems(kind, name, body, schema)
+    ] == []
 
 
 def test_wrong_argument_missing_argument_and_unknown_resource_are_detected(

@@ -67,50 +67,42 @@ def test_wrong_values_cover_every_setting_except_free_text() -> None:
 
 START_WITH_EACH = """
 import importlib, json, os, sys, traceback
-for name, value in json.loads(sys.argv[1]).items():
+for name, value in json.loads(sys.argv[1]):
     before = dict(os.environ)
     os.environ[name] = value
+    if not value:
+        del os.environ[name]
     try:
         importlib.import_module("main")
     except Exception:
-        print(json.dumps([name, traceback.format_exc()]))
+        print(json.dumps([f"{name}={value}", traceback.format_exc()]))
     os.environ.clear()
     os.environ.update(before)
     sys.modules.pop("main", None)
 """
-"""Import main.py once with each variable; print those with which it fails."""
+"""Import main.py, as functions-framework does first, once with each variable; print those with which it fails."""
 
 
-def start(archive: Path, folder: Path, program: str, *arguments: str, **variables: str) -> tuple[int, str, str]:
-    """Run a program that imports main.py, which is the first thing that functions-framework does."""
-    extract(archive, folder)
+def test_each_wrong_setting_and_a_missing_project_stop_the_start_and_are_named(
+    archives: dict[str, Path], tmp_path: Path
+) -> None:
+    """With right settings, each function starts: test_cold_starts.py."""
+    project = f"{PREFIX}PROJECT"
+    wrong = [*((f"{PREFIX}{name.upper()}", value) for name, value in WRONG.items()), (project, "")]
+    extract(archives["sweep"], tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=folder,
-        env={**variables, "PATH": os.environ["PATH"], "PYTHONSAFEPATH": "", "PYTHONPATH": str(folder)},
+        [sys.executable, "-c", START_WITH_EACH, json.dumps(wrong)],
+        cwd=tmp_path,
+        env={project: "my-project", "PATH": os.environ["PATH"], "PYTHONSAFEPATH": "", "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
         timeout=100,
     )
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_each_wrong_setting_stops_the_start_and_is_named(archives: dict[str, Path], tmp_path: Path) -> None:
-    wrong = {f"{PREFIX}{name.upper()}": value for name, value in WRONG.items()}
-    project = {f"{PREFIX}PROJECT": "my-project"}
-    _, output, errors = start(archives["sweep"], tmp_path, START_WITH_EACH, json.dumps(wrong), **project)
-    failures = dict(json.loads(line) for line in output.splitlines())
-    assert failures.keys() == wrong.keys(), errors
-    assert [name for name, text in failures.items() if name.removeprefix(PREFIX).lower() not in text] == []
-
-
-def test_function_without_a_project_does_not_start(archives: dict[str, Path], tmp_path: Path) -> None:
-    status, _, errors = start(archives["sweep"], tmp_path, "import main")
-    assert status == 1
-    assert "project" in errors
-    status, _, errors = start(archives["sweep"], tmp_path, "import main", **{f"{PREFIX}PROJECT": "my-project"})
-    assert status == 0, errors
+    failures = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert [*failures] == [f"{name}={value}" for name, value in wrong], done.stderr
+    for variable, text in failures.items():
+        assert variable.removeprefix(PREFIX).partition("=")[0].lower() in text, variable
 
 
 def test_main_module_reads_the_settings() -> None:

@@ -53,42 +53,36 @@ def test_every_function_in_infra_has_an_archive(archives: dict[str, Path]) -> No
     assert {*iam_table.local_values()["functions"], "console"} == set(archives)
 
 
-def test_archives_of_the_same_sources_have_the_same_bytes(tmp_path: Path) -> None:
-    one, other = (stage.stage(tmp_path / name) for name in ("one", "other"))
-    assert {name: path.read_bytes() for name, path in one.items()} == {
-        name: path.read_bytes() for name, path in other.items()
-    }
+def test_archives_of_the_same_sources_have_the_same_bytes(archives: dict[str, Path], tmp_path: Path) -> None:
+    again = {name: path.read_bytes() for name, path in stage.stage(tmp_path).items()}
+    assert again == {name: path.read_bytes() for name, path in archives.items()}
 
 
-@pytest.mark.parametrize("function", stage.FUNCTIONS)
-def test_archive_contains_only_what_its_function_imports(function: str, archives: dict[str, Path]) -> None:
-    content = names(archives[function])
-    assert {"main.py", "requirements.txt", f"functions/{function}.py"} <= content
-    assert not {
-        name
-        for name in content
-        if name.startswith(("tests/", "trainmaster_emulators/", "trainmaster/cli/", "trainmaster/simulator/"))
-    }
-    others = {f"functions/{name}.py" for name in stage.FUNCTIONS if name != function}
-    assert not content & others
-    agent = {name for name in content if name.startswith("trainmaster/agent/")}
-    assert agent == (
-        {"trainmaster/agent/startup.sh", "trainmaster/agent/shutdown.sh"} if function == PROVISION else set()
-    )
-    # The console has templates, style sheets and scripts.
-    assert archives[function].stat().st_size < (600 if function == "console" else 500) * 1024
+def test_archive_contains_only_what_its_function_imports(archives: dict[str, Path]) -> None:
+    unused = ("tests/", "trainmaster_emulators/", "trainmaster/cli/", "trainmaster/simulator/")
+    scripts = {"trainmaster/agent/startup.sh", "trainmaster/agent/shutdown.sh"}
+    for function in stage.FUNCTIONS:
+        content = names(archives[function])
+        assert {"main.py", "requirements.txt", f"functions/{function}.py"} <= content
+        assert [name for name in content if name.startswith(unused)] == [], function
+        others = {f"functions/{name}.py" for name in stage.FUNCTIONS if name != function}
+        assert not content & others, function
+        agent = {name for name in content if name.startswith("trainmaster/agent/")}
+        assert agent == (scripts if function == PROVISION else set()), function
+        # The console has templates, style sheets and scripts.
+        assert archives[function].stat().st_size < (600 if function == "console" else 500) * 1024, function
 
 
-@pytest.mark.parametrize("function", [name for name in stage.FUNCTIONS if name != PROVISION])
-def test_functions_except_provision_import_no_fleet_adapter(function: str) -> None:
+def test_functions_except_provision_import_no_fleet_adapter() -> None:
     graph = grimp.build_graph(
         "functions", "trainmaster", cache_dir=None, include_external_packages=True, exclude_type_checking_imports=True
     )
-    modules = {f"functions.{function}", *graph.find_upstream_modules(f"functions.{function}")}
-    adapters = {name for name in modules if name.startswith("trainmaster.gcp.")}
-    assert not {name for name in adapters if "compute_fleet" in name or "tpu_fleet" in name}
-    # The console reads the price list.
-    assert ("trainmaster.gcp.storage_objects" in adapters) is (function in {*ACCEPT_JOBS, "console"})
+    for function in set(stage.FUNCTIONS) - {PROVISION}:
+        modules = {f"functions.{function}", *graph.find_upstream_modules(f"functions.{function}")}
+        adapters = {name for name in modules if name.startswith("trainmaster.gcp.")}
+        assert [name for name in adapters if "compute_fleet" in name or "tpu_fleet" in name] == [], function
+        # The console reads the price list.
+        assert ("trainmaster.gcp.storage_objects" in adapters) is (function in {*ACCEPT_JOBS, "console"}), function
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_pages_have_no_barriers(browser: Browser, case: str) -> None:
 
 def test_page_of_a_read_only_console_and_a_form_with_problems_have_no_barriers(browser: Browser) -> None:
     with opened(browser, running_world(), is_read_only=True) as (page, _):
-        for path in ("/jobs/digits_1", "/jobs/digits_1/clone", "/jobs/digits_1/cancel"):
+        for path in ("/jobs/digits_1", "/jobs/digits_1/clone"):
             page.goto(path)
             assert [(path, *found) for found in barriers(page, "dark")] == []
     with opened(browser, running_world(), expected=("422",)) as (page, _):

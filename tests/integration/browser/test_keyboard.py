@@ -31,6 +31,7 @@ def test_keys_lead_from_the_list_to_a_failed_jobs_decision_and_its_log_lines(bro
     key = world.ledger[-1].key
     with opened(browser, world) as (page, site):
         site.entries = [log_entry("ERROR", "worker-replica-0", "the last line", second=603.0)]
+        page.goto("/jobs")
         page.keyboard.press("j")
         page.keyboard.press("Enter")
         page.wait_for_url("**/jobs/digits_1")
@@ -46,6 +47,7 @@ def test_keys_lead_from_the_list_to_a_failed_jobs_decision_and_its_log_lines(bro
 
 def test_keys_are_listed_and_ignored_while_typing(browser: Browser) -> None:
     with opened(browser, failed_world()) as (page, _):
+        page.goto("/jobs")
         page.keyboard.press("/")
         page.keyboard.type("j?kfp")
         assert page.locator("#search").input_value() == "j?kfp"

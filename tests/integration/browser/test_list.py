@@ -75,26 +75,6 @@ def test_open_list_shows_a_new_job_at_its_place_and_keeps_everything_else(browse
         assert after["y"] == pytest.approx(before["y"], abs=2), "the browser's scroll anchor keeps the view"
 
 
-@pytest.mark.parametrize("path", ["/jobs", "/jobs/digits_0001?table=1"])
-def test_tables_have_no_text_between_rows(browser: Browser, path: str) -> None:
-    """Idiomorph compares each such text with all later rows: a new row among 1,000 took a task of 385 ms."""
-    with opened(browser, world_of_jobs(3)) as (page, _):
-        page.goto(path)
-        assert has_only_rows_in_tables(page)
-
-
-def test_first_poll_of_an_unchanged_list_receives_no_page(browser: Browser) -> None:
-    with opened(browser, world_of_jobs(60), has_prompt_polls=True) as (page, _):
-        statuses: list[int] = []
-        page.on("response", lambda response: statuses.append(response.status) if "/jobs" in response.url else None)
-        page.goto("/jobs")
-        for _ in range(2):
-            with page.expect_response("**/jobs"):
-                pass
-        assert statuses[0] == 200
-        assert set(statuses[1:]) == {304}
-
-
 def test_open_list_shows_a_new_job_at_its_next_poll_ten_seconds_later(browser: Browser) -> None:
     world = world_of_jobs(1)
     with opened(browser, world) as (page, _):
@@ -157,10 +137,18 @@ def test_combined_filters_agree_with_the_store_over_all_pages(browser: Browser) 
         assert (chips(page), total(page)) == shown_counts
 
 
-def test_counts_of_an_open_list_follow_the_store(browser: Browser) -> None:
+def test_open_list_receives_a_page_only_when_it_changed_and_its_counts_follow_the_store(browser: Browser) -> None:
     world = world_of_jobs(60)
     with opened(browser, world, has_prompt_polls=True) as (page, _):
+        statuses: list[int] = []
+        page.on("response", lambda response: statuses.append(response.status) if "/jobs" in response.url else None)
         page.goto("/jobs")
+        for _poll in range(2):
+            with page.expect_response("**/jobs"):
+                pass
+        assert statuses[0] == 200
+        assert set(statuses[1:]) == {304}
+        assert has_only_rows_in_tables(page)
         assert (chips(page), total(page)) == ({"Queued": 45, "Cancelled": 15}, "60 jobs.")
         cancel_job("digits_0001", "anna", world.deps)
         page.locator("#chips", has_text=re.compile(r"Cancelled\s+16")).wait_for()

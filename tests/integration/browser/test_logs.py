@@ -74,13 +74,6 @@ def test_log_of_100_000_lines_is_shown_as_a_window_and_followed_line_by_line(bro
         assert page.locator("#gap").count() == 0
 
 
-def test_table_of_lines_has_no_text_between_rows(browser: Browser) -> None:
-    with opened(browser, running_world()) as (page, site):
-        GrowingLog(site).grow(3)
-        page.goto("/jobs/digits_1/logs")
-        assert has_only_rows_in_tables(page)
-
-
 def test_following_stops_on_scroll_up_counts_new_lines_and_continues(browser: Browser) -> None:
     with opened(browser, running_world(), has_prompt_polls=True) as (page, site):
         log = GrowingLog(site)
@@ -142,6 +135,7 @@ def test_address_of_a_line_opens_the_log_at_that_line(browser: Browser) -> None:
         log = GrowingLog(site)
         log.grow(400)
         page.goto("/jobs/digits_1/logs")
+        assert has_only_rows_in_tables(page)
         page.locator("#line-id17 a").click()
         page.wait_for_url("**around=*#line-id17")
         assert 'timestamp>="2026-11-21T03:04:30' in site.queries[-1]

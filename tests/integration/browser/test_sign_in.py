@@ -19,10 +19,11 @@ CALLS_MAX = 2
 
 
 def test_token_is_neither_in_the_address_nor_in_the_history_nor_in_a_referer(browser: Browser) -> None:
-    with opened(browser, running_world()) as (page, site):
+    with opened(browser, running_world(), is_signed_in=False) as (page, site):
         referers: list[str] = []
         page.on("request", lambda request: referers.append(request.headers.get("referer", "")))
         token = site.sign_in.token
+        page.goto(f"/?token={token}")
         assert token not in page.url
         page.get_by_role("link", name="digits_1").click()
         page.wait_for_url("**/jobs/digits_1")

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.console_browser import large_world, opened, running_world
+from tests.support.console_browser import has_only_rows_in_tables, large_world, opened, running_world
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1
 from tests.support.world import World
 from trainmaster.console.svg import LABEL_WIDTH, WIDTH
@@ -105,6 +105,8 @@ def test_marks_and_attempts_equal_a_fold_of_the_ledger(browser: Browser) -> None
     kinds = {mark.kind for mark in marks}
     assert {MarkKind.EXIT, MarkKind.PREEMPTION, MarkKind.MAINTENANCE} <= kinds
     with opened(browser, world) as (page, _):
+        page.goto("/jobs/digits_1?table=1")
+        assert has_only_rows_in_tables(page)
         page.goto("/jobs/digits_1")
         names = page.locator("svg.timeline a").evaluate_all("marks => marks.map(m => m.getAttribute('aria-label'))")
         keys = page.locator("svg.timeline a").evaluate_all("marks => marks.map(m => m.getAttribute('href'))")

@@ -46,8 +46,16 @@ def test_lines_outside_the_range_are_dimmed_while_it_is_dragged(browser: Browser
         assert (page.locator("polyline.dimmed").count(), page.locator("rect.brush").count()) == (0, 0)
 
 
-@pytest.mark.parametrize(("goal", "order"), [("MAXIMIZE", [2, 4, 1, 3]), ("MINIMIZE", [3, 1, 4, 2])])
-def test_best_trial_and_order_follow_the_goal(browser: Browser, goal: str, order: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("goal", "order", "best"),
+    [
+        ("MAXIMIZE", [2, 4, 1, 3], [0.5, 0.9, 0.9, 0.9]),
+        ("MINIMIZE", [3, 1, 4, 2], [0.5, 0.5, 0.2, 0.2]),
+    ],
+)
+def test_best_trial_order_and_line_of_the_best_value_follow_the_goal(
+    browser: Browser, goal: str, order: list[int], best: list[float]
+) -> None:
     study = study_of(goal)
     with opened(browser, study) as (page, _):
         page.goto("/jobs/digits_1")
@@ -55,12 +63,9 @@ def test_best_trial_and_order_follow_the_goal(browser: Browser, goal: str, order
         assert trials(page)[:4] == order
         assert set(trials(page)) == {trial.number for trial in study.tuning.trials}
         assert "FAILED" in page.locator("#trial-5").inner_text()
-
-
-@pytest.mark.parametrize(("goal", "best"), [("MAXIMIZE", [0.5, 0.9, 0.9, 0.9]), ("MINIMIZE", [0.5, 0.5, 0.2, 0.2])])
-def test_line_of_the_best_value_never_gets_worse(browser: Browser, goal: str, best: list[float]) -> None:
-    with opened(browser, study_of(goal)) as (page, _):
-        page.goto("/jobs/digits_1")
+        titles = page.locator("polyline.no-value title").all_text_contents()
+        assert any(title.startswith("trial 5 FAILED") for title in titles), "a dashed line"
+        assert has_only_rows_in_tables(page)
         points = page.locator("polyline.best-line").get_attribute("points") or ""
         dots = {
             float(dot.get_attribute("cx") or 0): float(dot.get_attribute("cy") or 0)
@@ -69,19 +74,6 @@ def test_line_of_the_best_value_never_gets_worse(browser: Browser, goal: str, be
         after = {float(x): float(y) for x, y in (point.split(",") for point in points.split())}
         by_value = dict(zip(VALUES, dots.values(), strict=True))
         assert [after[x] for x in dots] == [by_value[value] for value in best]
-
-
-def test_table_of_trials_has_no_text_between_rows(browser: Browser) -> None:
-    with opened(browser, study_of("MAXIMIZE")) as (page, _):
-        page.goto("/jobs/digits_1")
-        assert has_only_rows_in_tables(page)
-
-
-def test_trial_without_a_value_has_a_dashed_line(browser: Browser) -> None:
-    with opened(browser, study_of("MAXIMIZE")) as (page, _):
-        page.goto("/jobs/digits_1")
-        titles = page.locator("polyline.no-value title").all_text_contents()
-        assert any(title.startswith("trial 5 FAILED") for title in titles)
 
 
 def drag(page: Page, axis: str, low: float, high: float) -> None:
@@ -125,15 +117,12 @@ def test_range_on_an_axis_filters_table_and_address(browser: Browser) -> None:
         assert len(trials(page)) == len(study.tuning.trials)
 
 
-@pytest.mark.parametrize(("goal", "order"), [("MAXIMIZE", [2, 4, 1, 3]), ("MINIMIZE", [3, 1, 4, 2])])
-def test_table_is_sorted_by_links_without_a_script_and_keeps_the_range(
-    browser: Browser, goal: str, order: list[int]
-) -> None:
-    study = study_of(goal)
+def test_table_is_sorted_by_links_without_a_script_and_keeps_the_range(browser: Browser) -> None:
+    study = study_of("MINIMIZE")
     by_value = sorted(range(1, len(VALUES) + 1), key=lambda number: VALUES[number - 1])
     with opened(browser, study, has_script=False) as (page, _):
         page.goto("/jobs/digits_1")
-        assert trials(page)[:4] == order
+        assert trials(page)[:4] == [3, 1, 4, 2]
         page.locator("#trials thead").get_by_role("link", name="accuracy").click()
         assert (trials(page)[:4], "sort=value&order=asc" in page.url) == (by_value, True)
         assert set(trials(page)) == {trial.number for trial in study.tuning.trials}, "failed trials stay, at the end"

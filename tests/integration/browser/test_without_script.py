@@ -40,6 +40,7 @@ def test_job_page_logs_and_cancellation_work(browser: Browser) -> None:
     world = running_world()
     with opened(browser, world, has_script=False) as (page, site):
         site.entries = [log_entry("INFO", "worker-replica-0", f"line {n}", f"id-{n}") for n in range(3)]
+        page.goto("/jobs")
         page.get_by_role("link", name="digits_1").click()
         assert page.locator("svg.timeline .lane").count() == 4
         assert page.locator("table.decisions tbody tr").count() > 0

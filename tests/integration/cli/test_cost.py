@@ -174,8 +174,8 @@ def test_invalid_price_list_does_not_break_describe(bucket: MemoryObjects, monke
 def test_advice_of_a_job_with_enough_data_has_figures(bucket: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> None:
     run("prices", "update")
     use(a_job_with_three_losses(bucket, every_s=3000), monkeypatch)
-    monkeypatch.setattr("trainmaster.cli.advise.RUNS_MIN", 3)
-    monkeypatch.setattr("trainmaster.cli.advise.RUNS_MAX", 3)
+    monkeypatch.setattr("trainmaster.cli.advise.RUNS_MIN", 1)
+    monkeypatch.setattr("trainmaster.cli.advise.RUNS_MAX", 1)
     lines = run("jobs", "advise", "digits_1", "--save-time", "30s").stdout.splitlines()
     advice = {line.partition(": ")[0]: line.partition(": ")[2] for line in lines}
     assert advice["measured"].startswith("3 interruptions in 12.")

@@ -99,19 +99,19 @@ def test_list_refuses_options_that_say_nothing(world: World, options: list[str],
     assert problem in str(result.exception)
 
 
-@pytest.mark.parametrize("label", ["Te am=x", "a.b=c", "a=b=c", "=x", "team", "team=Vision", "k" * 64 + "=v"])
-@pytest.mark.parametrize("command", ["list", "cost"])
-def test_label_that_no_job_can_have_is_refused(world: World, command: str, label: str) -> None:
-    result = CliRunner().invoke(app, ["jobs", command, "--label", label])
-    assert isinstance(result.exception, PermanentError)
-    assert f"--label: {label} must be KEY=VALUE, of a-z" in str(result.exception)
+def test_label_that_no_job_can_have_is_refused(world: World) -> None:
+    for command in ("list", "cost"):
+        for label in ("Te am=x", "a.b=c", "a=b=c", "=x", "team", "team=Vision", "k" * 64 + "=v"):
+            result = CliRunner().invoke(app, ["jobs", command, "--label", label])
+            assert isinstance(result.exception, PermanentError), (command, label)
+            assert f"--label: {label} must be KEY=VALUE, of a-z" in str(result.exception)
 
 
-@pytest.mark.parametrize("key", ["", "team=vision", "Team", " "])
-def test_cost_by_what_is_no_key_of_a_label_is_refused(world: World, key: str) -> None:
-    result = CliRunner().invoke(app, ["jobs", "cost", "--by", key])
-    assert isinstance(result.exception, PermanentError)
-    assert f"--by: must be `user` or the key of a label, not {key!r}" in str(result.exception)
+def test_cost_by_what_is_no_key_of_a_label_is_refused(world: World) -> None:
+    for key in ("", "team=vision", "Team", " "):
+        result = CliRunner().invoke(app, ["jobs", "cost", "--by", key])
+        assert isinstance(result.exception, PermanentError), key
+        assert f"--by: must be `user` or the key of a label, not {key!r}" in str(result.exception)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_list_after_no_job_is_refused(world: World) -> None:
     assert "there is no job ." in str(result.exception)
 
 
-@pytest.mark.parametrize("job_id", ["", "a/b", "../x", "jobs/job_1", "locations/us-central1/customJobs/17", "x y"])
-def test_text_that_is_no_job_id_is_not_looked_up(job_id: str) -> None:
+def test_text_that_is_no_job_id_is_not_looked_up() -> None:
     """Firestore would take it for a path, and its client raises ValueError."""
-    with pytest.raises(PermanentError, match=r"there is no job .*`trainmaster jobs list` shows all jobs"):
-        find_job(cast(Store, None), job_id)
+    for job_id in ("", "a/b", "../x", "jobs/job_1", "locations/us-central1/customJobs/17", "x y"):
+        with pytest.raises(PermanentError, match=r"there is no job .*`trainmaster jobs list` shows all jobs"):
+            find_job(cast(Store, None), job_id)

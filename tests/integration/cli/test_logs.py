@@ -86,7 +86,12 @@ def test_log_is_complete_soon_after_the_end_of_its_job(logged: Installation) -> 
     assert history_end(ended, at + timedelta(seconds=60)) is None
 
 
-def test_follow_continues_after_the_end_until_no_more_lines_arrive(logged: Installation) -> None:
+LATE = "trainmaster.cli.logs.LATE_LINES_S"
+
+
+def test_follow_continues_after_the_end_until_no_more_lines_arrive(
+    logged: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from trainmaster.wiring.log_reader import log_entries
 
     shown: list[LogLine] = []
@@ -96,10 +101,13 @@ def test_follow_continues_after_the_end_until_no_more_lines_arrive(logged: Insta
         polls.append(0)
         if len(polls) == 2:
             write_line(logged, "last line", "worker-replica-0", "1")
+        if len(polls) == 4:
+            monkeypatch.setattr(LATE, 0)
 
-    ended = datetime.now(UTC) + timedelta(seconds=0.5)
+    monkeypatch.setattr(LATE, 3_600)
     reader = LogReader(log_entries().page, "digits_1")
-    follow_log(reader, lambda: datetime.now(UTC) > ended and len(polls) > 1, shown.extend, sleep=count_polls)
+    follow_log(reader, lambda: True, shown.extend, sleep=count_polls)
+    assert len(polls) == 4
     assert [line.message for line in shown] == ["hello", "bad", "epoch 1", "last line"]
 
 
@@ -112,10 +120,11 @@ def test_logs_of_custom_job_are_found_by_its_public_id(installation: Installatio
 
 
 def test_follow_retries_transient_errors_and_stops_at_permanent_ones(
-    logged: Installation, capsys: pytest.CaptureFixture[str]
+    logged: Installation, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from trainmaster.wiring.log_reader import log_entries
 
+    monkeypatch.setattr(LATE, 0)
     errors: list[Exception] = [TemporaryError(text) for text in ("reset", "slow down", "down")]
     shown: list[LogLine] = []
 

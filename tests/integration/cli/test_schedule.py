@@ -179,9 +179,12 @@ def test_options_of_a_schedule_through_the_api_belong_together(installation: Ins
         assert "belong together" in str(result.exception)
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
+def test_options_that_cloud_scheduler_could_not_use_are_refused_in_a_dry_run(
+    installation: Installation, tmp_path: Path
+) -> None:
+    (file := tmp_path / "nightly.yaml").write_text(yaml.safe_dump(NIGHTLY))
+    common = ("schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
+    for options, problem in (
         (("--submit-as", "me", "--api", "https://api.example.com"), "--submit-as: must be the e-mail address"),
         (("--submit-as", "", "--api", "https://api.example.com"), "--submit-as: must be the e-mail address"),
         (("--submit-as", ACCOUNT, "--api", "not a url"), "--api: 'not a url' is not an address"),
@@ -190,25 +193,17 @@ def test_options_of_a_schedule_through_the_api_belong_together(installation: Ins
         (("--time-zone", "Mars"), "--time-zone: 'Mars' is not a time zone"),
         (("--time-zone", ""), "--time-zone: '' is not a time zone"),
         (("--time-zone", "../etc/passwd"), "--time-zone: '../etc/passwd' is not a time zone"),
-    ],
-)
-def test_options_that_cloud_scheduler_could_not_use_are_refused_in_a_dry_run(
-    installation: Installation, tmp_path: Path, options: tuple[str, ...], problem: str
-) -> None:
-    (file := tmp_path / "nightly.yaml").write_text(yaml.safe_dump(NIGHTLY))
-    common = ("schedule", "create", "nightly", str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
-    result = installation.run(*common, *options)
-    assert isinstance(result.exception, PermanentError)
-    assert problem in str(result.exception)
+    ):
+        result = installation.run(*common, *options)
+        assert isinstance(result.exception, PermanentError), options
+        assert problem in str(result.exception)
 
 
-@pytest.mark.parametrize("words", [("rum", "nightly"), ("nightly", "job.yaml", "--cron", "0 3 * * *")])
-def test_word_that_is_no_command_is_not_taken_for_a_schedule(
-    installation: Installation, words: tuple[str, ...]
-) -> None:
-    result = installation.run("schedule", *words)
-    assert result.exit_code == 2
-    assert f"No such command '{words[0]}'" in result.stderr
+def test_word_that_is_no_command_is_not_taken_for_a_schedule(installation: Installation) -> None:
+    for words in (("rum", "nightly"), ("nightly", "job.yaml", "--cron", "0 3 * * *")):
+        result = installation.run("schedule", *words)
+        assert result.exit_code == 2
+        assert f"No such command '{words[0]}'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -227,19 +222,19 @@ def test_job_file_that_cannot_be_submitted_repeatedly_is_refused(
     assert message in str(result.exception)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", "é", "ok.name", "n" * 481])
-def test_name_that_no_schedule_can_have_is_refused(installation: Installation, tmp_path: Path, name: str) -> None:
+def test_name_that_no_schedule_can_have_is_refused(installation: Installation, tmp_path: Path) -> None:
     (file := tmp_path / "nightly.yaml").write_text(yaml.safe_dump(NIGHTLY), encoding="utf-8")
     options = (str(file), "--cron", "0 3 * * *", "--follow-packages", "--dry-run")
-    for command in (("create", name, *options), ("run", name), ("delete", name)):
-        result = installation.run("schedule", *command)
-        assert isinstance(result.exception, PermanentError)
-        assert f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}" in str(result.exception)
+    for name in ("", "a b", "a/b", "../x", "é", "ok.name", "n" * 481):
+        for command in (("create", name, *options), ("run", name), ("delete", name)):
+            result = installation.run("schedule", *command)
+            assert isinstance(result.exception, PermanentError), command
+            assert f"NAME: must have at most 480 letters, digits, _ and -, not {name!r}" in str(result.exception)
 
 
-@pytest.mark.parametrize("location", ["", "mars", "us-central1-a", "us/x"])
-def test_location_that_is_no_region_is_refused(installation: Installation, location: str) -> None:
-    for command in (("list",), ("run", "nightly")):
-        result = installation.run("schedule", *command, "--location", location)
-        assert isinstance(result.exception, PermanentError)
-        assert f"--location: must be a region, not {location!r}" in str(result.exception)
+def test_location_that_is_no_region_is_refused(installation: Installation) -> None:
+    for location in ("", "mars", "us-central1-a", "us/x"):
+        for command in (("list",), ("run", "nightly")):
+            result = installation.run("schedule", *command, "--location", location)
+            assert isinstance(result.exception, PermanentError), location
+            assert f"--location: must be a region, not {location!r}" in str(result.exception)

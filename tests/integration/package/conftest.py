@@ -92,9 +92,15 @@ def required_distributions(extra: str) -> set[str]:
 
 
 def link(name: str, packages: Path) -> None:
-    """Link the files of an installed distribution, except its programs."""
-    for file in distribution(name).files or ():
-        if ".." not in file.parts and "__pycache__" not in file.parts and file.suffix != ".pth":
-            target = packages / file
+    """Link the files of an installed distribution, except its programs.
+
+    A package is one link, so that the modules that Python has compiled are found there, too.
+    """
+    files = [file for file in distribution(name).files or () if ".." not in file.parts and file.suffix != ".pth"]
+    folders = {file.parent for file in files if file.name == "__init__.py"}
+    for file in files:
+        linked = next((parent for parent in reversed(file.parents) if parent in folders), file)
+        target = packages / linked
+        if not target.is_symlink() and "__pycache__" not in linked.parts:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(Path(str(file.locate())).resolve())
+            target.symlink_to(Path(str(distribution(name).locate_file(linked))).resolve())
