@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator
+from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm

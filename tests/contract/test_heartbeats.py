@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.contract.fleets import EmulatorWorld, a_create, metadata, sole
-from tests.integration.compute.emulator import eventually
+from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
 
 WRITE = """

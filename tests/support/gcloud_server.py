@@ -7,6 +7,7 @@ a line with its exit status. The server then imports what the command has import
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -28,6 +29,7 @@ def main() -> None:
     for name in ("googlecloudsdk.core.credentials.transports", "googlecloudsdk.api_lib.util.apis"):
         importlib.import_module(name)
     importlib.import_module("googlecloudsdk.core.configurations.named_configs").ActivePropertiesFile.Invalidate()
+    gc.disable()  # a collection in a fork would copy the memory of all that is loaded
     for line in sys.stdin:
         reader, writer = os.pipe()
         child = os.fork()

@@ -47,6 +47,8 @@ def {name}(request):
     return "", 204
 """
 
+PAUSE_MAX_S = 0.25
+"""Longest pause between the checks of `eventually`, of which some take milliseconds of CPU time."""
 TAIL_LINES = 40
 NOISE = re.compile(r"^\tat |orwarding key: |: Detected (non-)?HTTP|(StubMethodHandler handle|channelRead)$")
 """Lines of Google's emulators: frames of tracebacks, and what each request writes."""
@@ -146,12 +148,14 @@ def clean_environment() -> dict[str, str]:
     return variables
 
 
-def eventually(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
+def eventually(condition: Callable[[], object], within_s: float = 60.0) -> None:
     """Wait until `condition` returns a true value. The default limit suits a busy machine."""
     deadline = time.monotonic() + within_s
+    pause_s = 0.02
     while not condition():
         assert time.monotonic() < deadline, f"not true within {within_s:g} s: {condition!r}"
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.3 * pause_s, PAUSE_MAX_S)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ documentation. Google refuses fields that a resource cannot have; this emulator 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, cast
 
 from lark import Lark, LarkError, Token, Transformer, v_args
@@ -33,6 +33,7 @@ def select_fields(request: Request, body: Json) -> Json:
     return selected
 
 
+@lru_cache(maxsize=100)
 def parse_mask(text: str) -> Mask:
     """Parse a mask. Raises ApiError if it is malformed."""
     try:

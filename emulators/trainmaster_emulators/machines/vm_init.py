@@ -27,7 +27,6 @@ import errno
 import os
 import re
 import select
-import shutil
 import signal
 import struct
 import sys
@@ -69,8 +68,11 @@ def enter_namespaces() -> None:
     Programs keep their user. They get the right to mount, as those of a VM have it, by an ambient capability.
     """
     uid, gid = os.geteuid(), os.getegid()
-    if uid and shutil.which("podman") and not shutil.which("docker"):
-        raise OSError(errno.EPERM, "rootless podman does not work in a user namespace")
+    if uid:
+        from shutil import which  # not for root: it takes a fifth of the time of this program's start
+
+        if which("podman") and not which("docker"):
+            raise OSError(errno.EPERM, "rootless podman does not work in a user namespace")
     check(LIBC.unshare(CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)))
     # Without this, the mounts would also appear in the machine's namespace. The recursive deletion of the VM's disk
     # would then delete the machine's files.
@@ -137,10 +139,10 @@ def names_in_tmp() -> set[str]:
 def descendants(root: int) -> list[int]:
     """Return every process below `root`, parents first, including zombies."""
     children: dict[int, list[int]] = defaultdict(list)
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, IndexError):  # the process has ended meanwhile
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - several times as fast as Path.glob
+        with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
             # pid (comm) state ppid …; comm may contain spaces and parentheses
-            children[int(stat.read_bytes().rpartition(b")")[2].split()[1])].append(int(stat.parent.name))
+            children[int(stat.read().rpartition(b")")[2].split()[1])].append(int(name))
     pids: list[int] = []
     generation = [root]
     while generation:

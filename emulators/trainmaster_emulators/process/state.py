@@ -33,6 +33,8 @@ from trainmaster_emulators.realism.call_access import INFRA
 STATE_FILE: Final = "stack.json"
 LOCK_FILE: Final = "lock"
 LOGS: Final = "logs"
+ALREADY_UP: Final = 75
+"""Exit status of a supervisor if another one holds this directory. Source: EX_TEMPFAIL in <sysexits.h>."""
 SUPERVISOR_LOG: Final = "supervisor.log"
 DATA: Final = ("clients", "compute", "logging", "monitoring", "proxy", "pubsub", "scheduler", "storage")
 """Directories that every start empties, because Firestore and Pub/Sub start empty, too."""

@@ -6,12 +6,13 @@ import argparse
 import json
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from socketserver import BaseServer
+from socketserver import TCPServer
 from typing import Any
 
 from werkzeug.exceptions import HTTPException
@@ -119,13 +120,14 @@ def serving(host: str, port: int, application: Callable[..., Iterable[bytes]]) -
 
 
 @contextmanager
-def in_background(server: BaseServer) -> Iterator[None]:
+def in_background(server: TCPServer) -> Iterator[None]:
     """Run a server on another thread within the context."""
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(None,), daemon=True)
     thread.start()
     try:
         yield
     finally:
+        server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which does not poll
         server.shutdown()
         thread.join()
         server.server_close()

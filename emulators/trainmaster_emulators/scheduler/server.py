@@ -11,14 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from typing import Final
 
 from werkzeug.wrappers import Request
 
-from trainmaster.jobspec.catalog.regions import REGION_ZONES
 from trainmaster_emulators.rest.api_errors import ApiError, Json, invalid
 from trainmaster_emulators.rest.server import Answer, RestServer, Route, json_body
 from trainmaster_emulators.scheduler import execution, resources
@@ -41,7 +40,7 @@ class SchedulerServer(RestServer):
     ) -> None:
         self._project, self._store, self._clock, self._dispatcher, self._now = project, store, clock, dispatcher, now
         calls: tuple[Route, ...] = (
-            ("GET", _LOCATIONS, lambda _: {"locations": [self._location(region) for region in sorted(REGION_ZONES)]}),
+            ("GET", _LOCATIONS, lambda _: {"locations": [self._location(region) for region in sorted(_regions())]}),
             ("GET", f"{_LOCATIONS}/<location>", lambda _, location: self._location(location)),
             ("POST", _JOBS, self._create),
             ("GET", _JOBS, self._list),
@@ -59,7 +58,7 @@ class SchedulerServer(RestServer):
         location = variables.get("location")
         if project != self._project:
             raise ApiError(403, "PERMISSION_DENIED", f"This emulator serves the project {self._project} only.")
-        if location is not None and location not in REGION_ZONES:
+        if location is not None and location not in _regions():
             raise ApiError(404, "NOT_FOUND", f"Location '{location}' is not a valid location.")
         return endpoint(request, **variables)
 
@@ -112,6 +111,12 @@ class SchedulerServer(RestServer):
 
     def _name(self, location: str, job: str) -> str:
         return f"{self._parent(location)}/jobs/{job}"
+
+
+def _regions() -> Collection[str]:
+    from trainmaster.jobspec.catalog.regions import REGION_ZONES  # it imports all checks of job files
+
+    return REGION_ZONES
 
 
 def _page_size(text: str) -> int:

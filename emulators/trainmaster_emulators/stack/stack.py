@@ -20,7 +20,6 @@ from typing import Final
 from trainmaster_emulators.process import backends, processes
 from trainmaster_emulators.process import state as states
 from trainmaster_emulators.process.state import StackConfig, StackError, StackState, StackStatus
-from trainmaster_emulators.stack import supervisor
 
 POLL_S: Final = 0.05
 STOP_S: Final = 30.0
@@ -79,7 +78,7 @@ class Stack:
         self._watchdog.wait()
 
     def _failure_text(self, status: int) -> str:
-        if status == supervisor.ALREADY_UP:
+        if status == states.ALREADY_UP:
             return _already_up_text(self.state_dir)
         log = self.state_dir / states.LOGS / states.SUPERVISOR_LOG
         log_tail = log.read_text(encoding="utf-8", errors="replace").strip()[-LOG_TAIL_CHARS:]
@@ -100,22 +99,12 @@ def start(state_dir: Path, config: StackConfig, *, detach: bool = False) -> Stac
     backends.require_backend(config.emulators, in_memory=bool(config.control_plane))
     stack_id = secrets.token_hex(16)
     log = state_dir / states.LOGS / states.SUPERVISOR_LOG
-    watchdog = [
-        sys.executable,
-        "-m",
-        "trainmaster_emulators.process.parent_watchdog",
-        *([] if detach else ["--lifeline"]),
-    ]
+    watchdog = [sys.executable, "-m", "trainmaster_emulators.process.parent_watchdog"]
+    watchdog += [] if detach else ["--lifeline"]
+    program = [sys.executable, "-m", "trainmaster_emulators.stack.supervisor"]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [
-                *watchdog,
-                sys.executable,
-                "-m",
-                "trainmaster_emulators.stack.supervisor",
-                str(state_dir),
-                config.model_dump_json(),
-            ],
+            [*watchdog, *program, str(state_dir), config.model_dump_json()],
             env=processes.service_environment(stack_id),
             stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
             stdout=output,

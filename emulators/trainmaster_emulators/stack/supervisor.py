@@ -33,8 +33,6 @@ from trainmaster_emulators.process.state import ServiceState, StackConfig, Stack
 from trainmaster_emulators.services import functions_host, pubsub, storage
 from trainmaster_emulators.stack import client_configuration, service_plan
 
-ALREADY_UP: Final = 75
-"""Exit status: another supervisor holds this directory. Source: EX_TEMPFAIL in <sysexits.h>."""
 POLL_S: Final = 0.1
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
@@ -205,7 +203,7 @@ def main(argv: list[str]) -> int:
                 sys.stderr.write(f"{error}\n")
                 return 1
     except BlockingIOError:
-        return ALREADY_UP
+        return states.ALREADY_UP
 
 
 if __name__ == "__main__":

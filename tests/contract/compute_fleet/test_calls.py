@@ -12,7 +12,8 @@ from google.cloud import compute_v1
 
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, RUN, EmulatorWorld, MemoryWorld, a_create, a_fleet, gone, metadata, sole
-from tests.integration.compute.emulator import ZONE, Emulator, eventually
+from tests.integration.compute.emulator import ZONE, Emulator
+from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.vm import Directive, DirectiveAction, VmStatus
 from trainmaster.errors import PermanentError, TemporaryError

@@ -10,8 +10,9 @@ import requests
 
 from tests.contract.compute_fleet.answers import a_response
 from tests.contract.fleets import OTHER_ZONE, EmulatorWorld, a_create, gone, metadata
-from tests.integration.compute.emulator import PROJECT, ZONE, eventually
+from tests.integration.compute.emulator import PROJECT, ZONE
 from tests.support.jobs import START, WORKER_0, a_replica, a_state
+from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job, Placement
 from trainmaster.core.model.plan import Candidate, Option

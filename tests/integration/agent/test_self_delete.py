@@ -9,8 +9,9 @@ from typing import cast
 
 import pytest
 
-from tests.integration.compute.emulator import PROJECT, eventually, running_emulator
+from tests.integration.compute.emulator import PROJECT, running_emulator
 from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices
+from tests.support.stack import eventually
 from trainmaster.agent.google_http.google_api import GoogleApi
 from trainmaster.agent.google_http.http_call import HttpError, HttpResponse
 from trainmaster.agent.google_http.metadata_server import MetadataServer

@@ -8,10 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import compute_v1
 
+from tests.support.stack import eventually
 from trainmaster_emulators.machines.powered_vm import MARKER
 
 PROJECT = "compute-tests"
@@ -128,14 +128,6 @@ def an_instance(name: str, script: str, **changes: Any) -> compute_v1.Instance:
         **changes,
     }
     return compute_v1.Instance(properties)
-
-
-def eventually(condition: Callable[[], object], within_s: float = 60.0) -> None:
-    """Wait until `condition` returns a true value. The default limit suits a busy machine."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not true within {within_s:g} s"
-        time.sleep(0.02)
 
 
 @contextmanager

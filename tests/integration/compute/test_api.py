@@ -9,7 +9,8 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from tests.integration.compute.emulator import IMAGE, OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance, eventually
+from tests.integration.compute.emulator import IMAGE, OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance
+from tests.support.stack import eventually
 from trainmaster_emulators.compute.list_filter import parse_filter
 from trainmaster_emulators.machines.api_errors import ApiError
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.compute.emulator import OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance, eventually
+from tests.integration.compute.emulator import OTHER_ZONE, PROJECT, ZONE, Emulator, an_instance
 from tests.support.gcloud import gcloud_environment, run_gcloud
+from tests.support.stack import eventually
 
 
 class Gcloud:

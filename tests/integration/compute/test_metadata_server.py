@@ -17,7 +17,8 @@ import pytest
 from google.auth import exceptions, jwt
 from google.oauth2 import id_token
 
-from tests.integration.compute.emulator import Emulator, eventually
+from tests.integration.compute.emulator import Emulator
+from tests.support.stack import eventually
 from trainmaster_emulators.machines.metadata_server import MetadataServer
 from trainmaster_emulators.machines.metadata_tree import MetadataTree, Secret
 from trainmaster_emulators.machines.vm_tokens import TokenIssuer, VmIdentity

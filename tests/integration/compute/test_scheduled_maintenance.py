@@ -13,7 +13,8 @@ import pytest
 
 from tests.integration.agent.support.cloud import Cloud
 from tests.integration.agent.support.vm import install_agent, vm_config
-from tests.integration.compute.emulator import ZONE, Emulator, eventually
+from tests.integration.compute.emulator import ZONE, Emulator
+from tests.support.stack import eventually
 from trainmaster.agent.shutdown.vm_shutdown_notice import REPLACEMENT_S
 from trainmaster_emulators.machines.metadata_tree import Document, MetadataTree
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, running_emulator
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, running_emulator
+from tests.support.stack import eventually
 from trainmaster.core.intake.system_events import SystemEvent
 from trainmaster.core.model.vm import LossCause
 from trainmaster.messaging import google_events

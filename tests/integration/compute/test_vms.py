@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from google.cloud import compute_v1
 
-from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, is_running, running_emulator
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, is_running, running_emulator
+from tests.support.stack import eventually
 from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.machines.powered_vm import Disk
 

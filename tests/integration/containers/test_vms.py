@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, eventually, running_emulator
+from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, running_emulator
 from tests.integration.containers.engine import Engine
-from tests.support.stack import local_stack, recording_functions
+from tests.support.stack import eventually, local_stack, recording_functions
 from trainmaster_emulators.process.state import StackConfig
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]

@@ -16,8 +16,9 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
+from tests.support.gcloud import run_gcloud
 from tests.support.serving import serving
-from tests.support.stack import LocalStack, eventually, local_stack, recording_functions
+from tests.support.stack import LocalStack, clean_environment, eventually, local_stack, recording_functions
 from trainmaster_emulators.process import processes, state
 from trainmaster_emulators.process.loopback import call
 from trainmaster_emulators.process.state import StackConfig, StackStatus
@@ -137,9 +138,8 @@ def test_upload_outside_the_jobs_folder_publishes_no_event(recording: LocalStack
 
 
 def test_message_published_by_gcloud_is_delivered(recording: LocalStack) -> None:
-    done = recording.run(
-        "gcloud", "pubsub", "topics", "publish", "trainmaster-submit", "--message=by gcloud", "--attribute=source=me"
-    )
+    publish = ("pubsub", "topics", "publish", "trainmaster-submit", "--message=by gcloud", "--attribute=source=me")
+    done = run_gcloud(*publish, environment={**clean_environment(), **recording.environment})
     assert done.returncode == 0, done.stderr
     eventually(lambda: "by gcloud" in received_data(recording, "submit"))
 

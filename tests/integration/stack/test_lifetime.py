@@ -33,6 +33,12 @@ from trainmaster_emulators.process.state import StackConfig
 with running_stack(pathlib.Path(sys.argv[1]), StackConfig.model_validate_json(sys.argv[2])):
     time.sleep(600)
 """
+WATCHED = """
+import subprocess, sys, time
+watchdog = [sys.executable, "-m", "trainmaster_emulators.process.parent_watchdog", "--lifeline"]
+subprocess.Popen([*watchdog, sys.executable, sys.argv[1]], stdin=subprocess.PIPE, start_new_session=True)
+time.sleep(600)
+"""
 # Starts a process in its own session, as a VM does, and one that also has an empty environment.
 STRAYS = """
 import pathlib, subprocess
@@ -82,10 +88,22 @@ def all_pids(running: state.StackState, config: StackConfig) -> list[int]:
     return [running.supervisor_pid, psutil.Process(running.supervisor_pid).ppid(), *services, *strays(config)]
 
 
-@pytest.mark.parametrize(
-    "victim",
-    ["parent", pytest.param("watchdog", marks=pytest.mark.heavy), pytest.param("supervisor", marks=pytest.mark.heavy)],
-)
+def test_watchdog_ends_all_processes_below_it_when_its_parent_is_killed(tmp_path: Path) -> None:
+    """A small program is in the place of the supervisor."""
+    program = tmp_path / "program.py"
+    program.write_text(f"{STRAYS}\nimport time\ntime.sleep(600)\n", encoding="utf-8")
+    with subprocess.Popen([sys.executable, "-c", WATCHED, str(program)], env=clean_environment()) as parent:
+        eventually(lambda: len((tmp_path / "strays").read_text().split()) == 2 if (tmp_path / "strays").exists() else 0)
+        pids = [int(pid) for pid in (tmp_path / "strays").read_text().split()]
+        supervisor = psutil.Process(pids[0]).ppid()
+        pids += [supervisor, psutil.Process(supervisor).ppid()]
+        assert alive(*pids) == pids
+        parent.kill()
+    eventually(lambda: not alive(*pids))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("victim", ["parent", "watchdog", "supervisor"])
 def test_sigkill_leaves_no_process(
     victim: str, tmp_path: Path, config: StackConfig, parent: subprocess.Popen[bytes]
 ) -> None:
@@ -163,16 +181,15 @@ def test_start_fails_with_the_traceback_of_a_function_that_does_not_load(tmp_pat
 
 
 def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that start and stop processes run as programs, the others in this process."""
+    """The command that starts processes runs as a program, the others in this process."""
     folder = recording_functions(tmp_path / "functions")
     monkeypatch.setenv(state.STATE_DIR_VARIABLE, str(tmp_path / "my state"))
     monkeypatch.setenv(state.STATE_HOME_VARIABLE, str(tmp_path / "home"))
 
-    def run(command: str) -> subprocess.CompletedProcess[str]:
+    def run(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**clean_environment(), **{name: os.environ[name] for name in STATE_VARIABLES}}
-        return subprocess.run(
-            ["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=240, check=False
-        )
+        argv = ["sh", "-c", command, "sh", *arguments]
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
     def local(*argv: str) -> Result:
         return CliRunner().invoke(app, ["local", *argv])
@@ -185,10 +202,9 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path, monkeypatch:
     assert up.stdout.startswith("ready after ")
     assert float(up.stdout.split()[2]) < took_s < StackConfig().ready_within_s
 
-    again = run("trainmaster local up --detach")
-    assert again.returncode == 1
-    assert "already running" in again.stderr
-    assert again.stderr.count("\n") == 1
+    again = local("up", "--detach")
+    assert again.exit_code == 1
+    assert "already running" in str(again.exception)
 
     status = json.loads(local("status", "--format", "json").stdout)
     assert status["status"] == "ready"
@@ -197,12 +213,11 @@ def test_local_commands_start_show_and_stop_a_stack(tmp_path: Path, monkeypatch:
     assert plain[0].startswith("ready: project trainmaster-local, gs://trainmaster-local, ")
     assert plain[1].split() == ["SERVICE", "STATE", "PID", "ADDRESS", "RESTARTS", "LOG"]
 
-    evaluated = run('eval "$(trainmaster local env)" && printf %s "$PUBSUB_EMULATOR_HOST|$BOTO_CONFIG"')
+    evaluated = run('eval "$1" && printf %s "$PUBSUB_EMULATOR_HOST|$BOTO_CONFIG"', local("env").stdout)
     assert evaluated.stdout == f"{status['endpoints']['pubsub']}|{tmp_path / 'my state' / 'clients' / 'boto'}"
     assert "without the Compute emulator" in str(local("preempt", "vm-1").exception)
 
-    down = run("trainmaster local down")
-    assert (down.returncode, down.stderr) == (0, "")
+    assert local("down").exit_code == 0
     assert not processes.list_processes(status["id"])
     assert local("status").exit_code == 1
     assert local("env").exit_code == 1

@@ -14,8 +14,9 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
 from google.longrunning import operations_pb2
 
-from tests.integration.compute.emulator import PROJECT, Emulator, eventually
+from tests.integration.compute.emulator import PROJECT, Emulator
 from tests.support.jobs import a_job, a_plan
+from tests.support.stack import eventually
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TaskGroup, Tpu
 from trainmaster.core.model.replica_id import ReplicaId, TaskType

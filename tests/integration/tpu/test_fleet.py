@@ -15,7 +15,6 @@ import requests
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.slices import (
     FOUR_HOSTS,
     ONE_HOST,
@@ -29,6 +28,7 @@ from tests.integration.tpu.slices import (
     parent,
 )
 from tests.support.captured_logs import CapturedLogs
+from tests.support.stack import eventually
 from trainmaster.core.events import CapacityErrorKind
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.plan import TpuQueue

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.integration.compute.emulator import PROJECT, eventually
+from tests.integration.compute.emulator import PROJECT
 from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job
+from tests.support.stack import eventually
 from tests.support.world import FixedAddresses, run_in_sequence
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CancelRequested, IncarnationRef, JobSubmitted, VmReady, VmRef

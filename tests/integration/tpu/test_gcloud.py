@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.compute.emulator import PROJECT, eventually
+from tests.integration.compute.emulator import PROJECT
 from tests.integration.tpu.slices import ONE_HOST, ZONE, Slices, a_create, a_tpu_job, parent
 from tests.support.gcloud import gcloud_environment, run_gcloud
+from tests.support.stack import eventually
 from trainmaster.core.model.plan import TpuQueue
 from trainmaster.gcp.tpu_fleet.nodes import resource
 from trainmaster.gcp.tpu_fleet.queued_resource_spec import flex_start, request

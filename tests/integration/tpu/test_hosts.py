@@ -11,8 +11,9 @@ import yaml
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from tests.integration.compute.emulator import eventually, running_emulator
+from tests.integration.compute.emulator import running_emulator
 from tests.integration.tpu.slices import FOUR_HOSTS, ONE_HOST, Slices
+from tests.support.stack import eventually
 
 READ = """
 read_metadata() { curl -s -H 'Metadata-Flavor: Google' "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/$1"; }

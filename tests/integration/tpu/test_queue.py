@@ -13,10 +13,10 @@ import pytest
 from google.cloud import tpu_v2
 from google.protobuf import duration_pb2
 
-from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.slices import ONE_HOST, OTHER_ZONE, ZONE, Slices, a_create, a_metadata, a_tpu_job, parent
 from tests.integration.tpu.test_flows import Plane
 from tests.support.jobs import START
+from tests.support.stack import eventually
 from tests.support.world import run_in_sequence
 from trainmaster.core.decisions import Reason
 from trainmaster.core.events import CapacityErrorKind

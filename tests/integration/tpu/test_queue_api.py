@@ -9,8 +9,8 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from tests.integration.compute.emulator import eventually
 from tests.integration.tpu.slices import ZONE, Slices, parent
+from tests.support.stack import eventually
 
 PATH = f"{parent()}/queuedResources"
 
