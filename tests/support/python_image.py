@@ -30,10 +30,9 @@ def create_python_image(folder: Path) -> None:
     site = _site(folder)
     pip, tools = distribution("pip"), distribution("setuptools")
     assert tuple(map(int, tools.version.split(".")[:2])) >= (70, 1), "these tests need setuptools 70.1 or later"
-    for file in (*(pip.files or ()), *(tools.files or ())):
-        if ".." not in file.parts:
-            (site / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(str(file.locate()), site / file)  # with its time, so that compiled files stay valid
+    for package in (pip, tools):
+        for name in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
+            site.joinpath(name).symlink_to(str(package.locate_file(name)))  # with its compiled files, if there are any
 
 
 def _site(folder: Path) -> Path:

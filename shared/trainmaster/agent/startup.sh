@@ -18,6 +18,7 @@ readonly METADATA_HOST="${GCE_METADATA_HOST:-metadata.google.internal}"
 readonly METADATA_URL="http://${METADATA_HOST}/computeMetadata/v1/instance/"
 readonly DELAY_MAX_S=30
 readonly HEALTHY_S=60
+readonly NO_AGENT=75
 
 if [ -z "${HOME:-}" ]; then
   HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"
@@ -75,13 +76,17 @@ pause() {
   wait_for_child
 }
 
-# Downloads the agent that the metadata names (gs://BUCKET/agent/SHA256.zip) unless the disk has it, and puts it in place
-# only if its content has that hash.
-fetch() {
-  python3 -c '
-import hashlib, json, os, sys, urllib.error, urllib.parse, urllib.request
+# Runs the agent that the metadata names (gs://BUCKET/agent/SHA256.zip), and downloads it before that unless the disk has
+# it. It is put in place only if its content has that hash. One process does both: every boot waits for Python's modules.
+# Exit status 75 means that there is no such agent yet. (EX_TEMPFAIL of sysexits.h)
+run_agent() {
+  exec python3 -c '
+import sys
 
-metadata_url, path = sys.argv[1:]
+sys.path[:] = filter(None, sys.path)  # no module of the working directory
+import hashlib, json, os, runpy, urllib.error, urllib.parse, urllib.request
+
+metadata_url, path, work = sys.argv[1:]
 storage = os.environ.get("STORAGE_EMULATOR_HOST", "")
 
 def get(url, headers, is_direct=True):
@@ -96,32 +101,41 @@ def get_metadata(name):
 def has_hash(content):
     return hashlib.sha256(content).hexdigest() == expected
 
+def give_up(problem):
+    print(problem, file=sys.stderr, flush=True)
+    sys.exit(75)
+
+def has_agent():
+    if not os.path.exists(path):
+        return False
+    with open(path, "rb") as file:
+        return has_hash(file.read())
+
 url = metadata_url
 try:
     uri = get_metadata("attributes/trainmaster-agent")
     bucket, _, name = uri[len("gs://"):].partition("/")
     expected = name.rpartition("/")[2][:64]
-    if os.path.exists(path):
-        with open(path, "rb") as file:
-            if has_hash(file.read()):
-                sys.exit(0)
-    headers = {}
-    if not storage:
-        token = json.loads(get_metadata("service-accounts/default/token"))
-        headers["Authorization"] = "Bearer " + token["access_token"]
-    base = storage or "https://storage.googleapis.com"
-    base = (base if "://" in base else "http://" + base).rstrip("/")
-    quote = urllib.parse.quote
-    url = "%s/storage/v1/b/%s/o/%s?alt=media" % (base, quote(bucket, safe=""), quote(name, safe=""))
-    content = get(url, headers, is_direct=bool(storage))
-    if not has_hash(content):
-        sys.exit("%s does not have the SHA-256 hash in its name" % uri)
-    with open(path + ".new", "wb") as file:
-        file.write(content)
-    os.replace(path + ".new", path)
+    if not has_agent():
+        headers = {}
+        if not storage:
+            token = json.loads(get_metadata("service-accounts/default/token"))
+            headers["Authorization"] = "Bearer " + token["access_token"]
+        base = storage or "https://storage.googleapis.com"
+        base = (base if "://" in base else "http://" + base).rstrip("/")
+        quote = urllib.parse.quote
+        url = "%s/storage/v1/b/%s/o/%s?alt=media" % (base, quote(bucket, safe=""), quote(name, safe=""))
+        content = get(url, headers, is_direct=bool(storage))
+        if not has_hash(content):
+            give_up("%s does not have the SHA-256 hash in its name" % uri)
+        with open(path + ".new", "wb") as file:
+            file.write(content)
+        os.replace(path + ".new", path)
 except Exception as error:
-    sys.exit("%s: %s: %s" % (url, type(error).__name__, error))
-' "$1" "$2"
+    give_up("%s: %s: %s" % (url, type(error).__name__, error))
+sys.argv = [path, work]
+runpy.run_path(path, run_name="__main__")
+' "$@"
 }
 
 has_python() {
@@ -130,7 +144,7 @@ has_python() {
 
 # One start of Python for both: every boot waits for it.
 has_python_with_pip() {
-  python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 8) or importlib.util.find_spec("pip") is None)' \
+  python3 -c 'import sys, importlib.machinery as m; sys.exit(sys.version_info < (3, 8) or m.PathFinder.find_spec("pip") is None)' \
     2>/dev/null
 }
 
@@ -182,20 +196,9 @@ read -r boot </proc/sys/kernel/random/boot_id && printf '%s %s\n' "${boot}" "$$"
 provide_python || exit 1
 
 delay=1
-until fetch "${METADATA_URL}" "${WORK}/agent.pyz"; do
-  if [ "${stopping}" -eq 1 ]; then
-    exit 0
-  fi
-  wait_s=$((delay + RANDOM % (delay + 1))) # so that the VMs of a gang do not retry in step
-  log "The agent cannot be downloaded; trying again in ${wait_s} s."
-  pause "${wait_s}"
-  delay=$((delay * 2 < DELAY_MAX_S ? delay * 2 : DELAY_MAX_S))
-done
-
-delay=1
 while [ "${stopping}" -eq 0 ]; do
   started="${SECONDS}"
-  python3 "${WORK}/agent.pyz" "${WORK}" </dev/null &
+  run_agent "${METADATA_URL}" "${WORK}/agent.pyz" "${WORK}" </dev/null &
   child=$!
   if [ "${stopping}" -eq 1 ]; then
     kill -TERM "${child}" 2>/dev/null
@@ -205,11 +208,18 @@ while [ "${stopping}" -eq 0 ]; do
   if [ "${status}" -eq 0 ] || [ "${stopping}" -eq 1 ]; then
     break
   fi
-  if [ $((SECONDS - started)) -ge "${HEALTHY_S}" ]; then
-    delay=1
+  wait_s="${delay}"
+  if [ "${status}" -eq "${NO_AGENT}" ]; then
+    wait_s=$((delay + RANDOM % (delay + 1))) # so that the VMs of a gang do not retry in step
+    log "The agent cannot be downloaded; trying again in ${wait_s} s."
+  else
+    if [ $((SECONDS - started)) -ge "${HEALTHY_S}" ]; then
+      delay=1
+      wait_s=1
+    fi
+    log "The agent ended with status ${status}; starting it again in ${wait_s} s."
   fi
-  log "The agent ended with status ${status}; starting it again in ${delay} s."
-  pause "${delay}"
+  pause "${wait_s}"
   delay=$((delay * 2 < DELAY_MAX_S ? delay * 2 : DELAY_MAX_S))
 done
 exit 0

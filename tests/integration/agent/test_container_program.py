@@ -148,24 +148,21 @@ def test_vm_without_an_engine_reports_what_is_missing(cloud: Cloud, vm: Vm) -> N
     assert "no container engine (docker or podman)" in body["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("source", "status"),
-    [
-        pytest.param("raise SystemExit(42)", 42, id="exit status of the program"),
-        pytest.param("import os; os.kill(os.getpid(), 11)", 139, id="signal, reported as 128 plus its number"),
-        pytest.param("raise SystemExit(125)", 125, id="status that the engine uses for its own failures"),
-        pytest.param("raise SystemExit(127)", 127, id="status that the engine uses for a missing command"),
-    ],
-)
-def test_failed_container_reports_its_exit_status(
-    cloud: Cloud, vm: Vm, docker: Docker, source: str, status: int
-) -> None:
-    docker.push(source)
-    cloud.direct(1, 1)
+def test_failed_container_reports_its_exit_status(cloud: Cloud, vm: Vm, docker: Docker) -> None:
     vm.boot()
-    body = cloud.wait_for_message("replica-exit").body
-    assert (body["cause"], body["exit_status"], body["signal"], body["error"]) == ("process", status, None, None)
-    assert body["out_of_memory"] is False
+    programs = {
+        "raise SystemExit(42)": 42,
+        "import os; os.kill(os.getpid(), 11)": 139,  # a signal, reported as 128 plus its number
+        "raise SystemExit(125)": 125,  # the status that the engine uses for its own failures
+        "raise SystemExit(127)": 127,  # the status that the engine uses for a missing command
+    }
+    for attempt, (source, status) in enumerate(programs.items(), start=1):
+        docker.push(source)
+        cloud.direct(attempt, 1)
+        body = cloud.wait_for_message("replica-exit", (attempt, 1)).body
+        end = ("process", status, None, None, False)
+        keys = ("cause", "exit_status", "signal", "error", "out_of_memory")
+        assert tuple(body[key] for key in keys) == end, source
 
 
 def test_exception_in_a_container_is_reported(cloud: Cloud, vm: Vm, docker: Docker) -> None:
@@ -176,15 +173,14 @@ def test_exception_in_a_container_is_reported(cloud: Cloud, vm: Vm, docker: Dock
     assert (error["type"], error["message"]) == ("ValueError", "bad shape")
 
 
-@pytest.mark.parametrize(("source", "expected"), [("import os; os.kill(os.getpid(), 9)", True), ("exit(1)", False)])
-def test_out_of_memory_is_read_from_the_engine_for_killed_containers(
-    cloud: Cloud, vm: Vm, docker: Docker, source: str, expected: bool
-) -> None:
+def test_out_of_memory_is_read_from_the_engine_for_killed_containers(cloud: Cloud, vm: Vm, docker: Docker) -> None:
     (docker.engine / "out-of-memory").touch()
-    docker.push(source)
-    cloud.direct(1, 1)
     vm.boot()
-    assert cloud.wait_for_message("replica-exit").body["out_of_memory"] is expected
+    programs = {"import os; os.kill(os.getpid(), 9)": True, "exit(1)": False}
+    for attempt, (source, expected) in enumerate(programs.items(), start=1):
+        docker.push(source)
+        cloud.direct(attempt, 1)
+        assert cloud.wait_for_message("replica-exit", (attempt, 1)).body["out_of_memory"] is expected, source
 
 
 @pytest.mark.parametrize(

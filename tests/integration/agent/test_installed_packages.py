@@ -6,6 +6,7 @@ import json
 import site
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,33 +28,31 @@ REQUIREMENTS = {
 """Requirements of a package, and whether only an extra of the package requires them."""
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for packages. Its name has characters that URLs quote. pip's user site is beside it."""
-    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
-    monkeypatch.setattr(site, "USER_BASE", None)
-    monkeypatch.setattr(site, "USER_SITE", None)
-    folder = tmp_path / "job's packages"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the packages, all installed. Its name has characters that URLs quote. A user site is beside it."""
+    folder = tmp_path_factory.mktemp("vm") / "job's packages"
     folder.mkdir()
-    return folder
+    for name, requires in {"trainer": (), "helper": (), "caller": ("helper",)}.items():
+        wheel_path(folder, name).write_bytes(wheel_of(name, {f"{name}/task.py": ""}, requires=requires))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("PYTHONUSERBASE", str(folder.parent / "user"))
+        monkeypatch.setattr(site, "USER_BASE", None)
+        monkeypatch.setattr(site, "USER_SITE", None)
+        # A virtual environment refuses --user, unless it is an overlay like a local VM's.
+        base = str(Path(sys.executable).resolve())
+        subprocess.run([base, *PIP, *(path.name for path in folder.iterdir())], cwd=folder, check=True)
+        yield folder
 
 
-def install(package: Path, content: bytes) -> Path:
-    package.write_bytes(content)
-    # A virtual environment refuses --user, unless it is an overlay like a local VM's.
-    base = str(Path(sys.executable).resolve())
-    subprocess.run([base, *PIP, package.name], cwd=package.parent, check=True)
-    return package
-
-
-def trainer(*requires: str) -> bytes:
-    return wheel_of("trainer", {"trainer/task.py": ""}, requires=requires)
+def wheel_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}-0.1-py3-none-any.whl"
 
 
 def test_only_packages_that_name_no_other_package_require_nothing(folder: Path) -> None:
-    package = install(folder / "trainer-0.1-py3-none-any.whl", trainer())
+    package = wheel_path(folder, "trainer")
     assert require_nothing([package])
-    (description,) = folder.parent.rglob("METADATA")
+    (description,) = folder.parent.rglob("trainer-0.1.dist-info/METADATA")
     text = description.read_text()
     for requirement, is_optional in REQUIREMENTS.items():
         description.write_text(f"{text}Requires-Dist: {requirement}\n")
@@ -61,11 +60,10 @@ def test_only_packages_that_name_no_other_package_require_nothing(folder: Path) 
 
 
 def test_one_package_with_a_requirement_is_enough(folder: Path) -> None:
-    helper = install(folder / "helper-0.1-py3-none-any.whl", wheel_of("helper", {"helper.py": ""}))
-    package = install(folder / "trainer-0.1-py3-none-any.whl", trainer("helper"))
+    helper = wheel_path(folder, "helper")
     assert require_nothing([helper])
-    assert not require_nothing([helper, package])
-    assert not require_nothing([helper, folder / "uninstalled-0.1-py3-none-any.whl"])
+    assert not require_nothing([helper, wheel_path(folder, "caller")])
+    assert not require_nothing([helper, wheel_path(folder, "uninstalled")])
     (record,) = folder.parent.rglob("helper-0.1.dist-info/direct_url.json")
     for url in ("https://example.com/helper-0.1-py3-none-any.whl", "file:///elsewhere/helper-0.1-py3-none-any.whl"):
         record.write_text(json.dumps({"url": url, "archive_info": {}}))

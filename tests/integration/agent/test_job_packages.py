@@ -27,8 +27,10 @@ from .support.packages import PYPROJECT, sdist, tarball, wheel, wheel_of
 from .support.vm import CLUSTER, Vm, agent_identity
 
 TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
-SETUP_THAT_WAITS = """
+TRAINER_WHEEL = "gs://b/jobs/trainer-0.1-py3-none-any.whl"
+PIP_THAT_WAITS = """
 import os, time
+print("pip waits", flush=True)
 while not os.path.exists(os.path.expanduser("~/go")):
     time.sleep(0.02)
 raise SystemExit(1)
@@ -45,6 +47,10 @@ def package_index() -> Iterator[PackageIndex]:
     index = PackageIndex()
     yield index
     index.close()
+
+
+def trainer_wheel(task: str, requires: tuple[str, ...] = ()) -> bytes:
+    return wheel_of("trainer", {"trainer/__init__.py": "", "trainer/task.py": task}, requires=requires)
 
 
 def package_downloads(cloud: Cloud) -> int:
@@ -98,11 +104,11 @@ def test_package_of_the_job_is_never_requested_from_the_package_index(
     """The attack: a stranger registers the name of an internal package, which the job's first package requires."""
     package_index.add("helper", "99.0", wheel("helper", "NAME = 'an attacker'", version="99.0"))
     package_index.add("numbers-of-pi", "0.1", wheel("numbers_of_pi", ""))
-    cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper", "numbers-of-pi"))
+    cloud.objects[TRAINER_WHEEL] = trainer_wheel(TASK, requires=("helper", "numbers-of-pi"))
     cloud.objects["gs://b/jobs/helper-0.1-py3-none-any.whl"] = wheel("helper", "NAME = 'a wheel'")
     del offline.environ["PIP_NO_INDEX"]
     offline.environ["PIP_INDEX_URL"] = package_index.url
-    offline.configure(package_uris=[TRAINER, "gs://b/jobs/helper-0.1-py3-none-any.whl"])
+    offline.configure(package_uris=[TRAINER_WHEEL, "gs://b/jobs/helper-0.1-py3-none-any.whl"])
     cloud.direct(1, 1)
     offline.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
@@ -112,25 +118,15 @@ def test_package_of_the_job_is_never_requested_from_the_package_index(
 
 def test_vm_that_starts_later_installs_the_generation_that_was_accepted(cloud: Cloud, offline: Vm) -> None:
     """The attack: a program of another job replaces the package while the job runs."""
-    cloud.objects[TRAINER] = sdist("trainer", "print('ATTACKED')")
-    cloud.objects[f"{TRAINER}#7"] = sdist("trainer", "print('TRAINED')")
-    offline.configure(package_uris=[f"{TRAINER}#7"])
+    cloud.objects[TRAINER_WHEEL] = trainer_wheel("print('ATTACKED')")
+    cloud.objects[f"{TRAINER_WHEEL}#7"] = trainer_wheel("print('TRAINED')")
+    offline.configure(package_uris=[f"{TRAINER_WHEEL}#7"])
     cloud.direct(1, 1)
     offline.boot()
     offline.wait_for_line("TRAINED")
     assert not offline.lines("ATTACKED")
     assert len(offline.lines("[trainmaster] Running command: pip3 install")) == 1
     assert offline.lines("[trainmaster] The packages require no others.")
-
-
-def test_generation_that_is_gone_is_a_permanent_failure_that_names_it(cloud: Cloud, offline: Vm) -> None:
-    cloud.objects[TRAINER] = sdist("trainer", "print('ATTACKED')")
-    offline.configure(package_uris=[f"{TRAINER}#7"])
-    cloud.direct(1, 1)
-    offline.boot()
-    body = cloud.wait_for_message("replica-exit").body
-    assert body["cause"] == "install"
-    assert f"{TRAINER}, generation 7" in body["error"]["message"]
 
 
 def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(cloud: Cloud, offline: Vm) -> None:
@@ -157,78 +153,72 @@ def test_package_that_pip_rejects_is_a_permanent_failure_with_pips_error(cloud: 
 
 
 def test_missing_dependency_is_a_permanent_failure(cloud: Cloud, offline: Vm) -> None:
-    cloud.objects[TRAINER] = sdist("trainer", "", requires=("no-such-thing",))
-    offline.configure(package_uris=[TRAINER])
+    cloud.objects[TRAINER_WHEEL] = trainer_wheel("", requires=("no-such-thing",))
+    offline.configure(package_uris=[TRAINER_WHEEL])
     cloud.direct(1, 1)
     offline.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert body["cause"] == "install"
     assert body["error"] == {
         "type": "PackageError",
-        "message": "cannot install trainer-0.1.tar.gz: pip ended with status 1: "
+        "message": "cannot install trainer-0.1-py3-none-any.whl: pip ended with status 1: "
         "ERROR: No matching distribution found for no-such-thing",
         "frame": "",
     }
 
 
-@pytest.mark.parametrize("uri", [TRAINER, "gs://b/folder/", "http://h/p.tar.gz", "gs:///x"])
-def test_missing_package_is_a_permanent_failure(cloud: Cloud, vm: Vm, uri: str) -> None:
-    vm.configure(package_uris=[uri])
-    cloud.direct(1, 1)
-    vm.boot()
-    body = cloud.wait_for_message("replica-exit").body
-    assert (body["cause"], body["exit_status"]) == ("install", None)
-    assert uri in body["error"]["message"]
-    assert uri in body["tail"]
-
-
 def test_failed_setup_is_repeated_for_the_next_incarnation(cloud: Cloud, offline: Vm) -> None:
-    offline.configure(package_uris=[TRAINER])
+    """The package is named by the hash of its content."""
+    trainer = trainer_wheel("print('TRAINED')")
+    offline.configure(package_uris=[f"{TRAINER_WHEEL}#sha256={hashlib.sha256(trainer).hexdigest()}"])
     cloud.direct(1, 1)
     offline.boot()
     cloud.wait_for_message("replica-exit", (1, 1))
-    cloud.objects[TRAINER] = sdist("trainer", "print('TRAINED')")
+    cloud.objects[TRAINER_WHEEL] = trainer
     cloud.direct(1, 2)
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["exit_status"] == 0
     assert cloud.published() == [("replica-exit", (1, 1)), ("vm-ready", (1, 2)), ("replica-exit", (1, 2))]
+    assert offline.lines("TRAINED")
 
 
-def test_directive_is_followed_while_packages_are_installed(cloud: Cloud, offline: Vm) -> None:
-    slow = {"setup.py": SETUP_THAT_WAITS}
-    cloud.objects[TRAINER] = sdist("trainer", "", extra=slow)
-    offline.configure(package_uris=[TRAINER])
+def test_directive_is_followed_while_packages_are_installed(cloud: Cloud, vm: Vm) -> None:
+    vm.module("pip.__main__", PIP_THAT_WAITS)
+    cloud.objects[TRAINER_WHEEL] = b""
+    vm.configure(package_uris=[TRAINER_WHEEL])
     cloud.direct(1, 1)
-    offline.boot()
-    offline.wait_for_line("[trainmaster] Running command: pip3")
+    vm.boot()
+    vm.wait_for_line("pip waits")
     cloud.direct(2, 1)
-    offline.wait_for_line("[trainmaster] Directive: run attempt 2")
-    (offline.home / "go").touch()
+    vm.wait_for_line("[trainmaster] Directive: run attempt 2")
+    (vm.home / "go").touch()
     cloud.wait_for_message("replica-exit", (2, 1))
     assert cloud.published() == [("replica-exit", (2, 1))]
 
 
-def test_shutdown_does_not_wait_for_pip(cloud: Cloud, offline: Vm) -> None:
-    stuck = {"setup.py": "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"}
-    cloud.objects[TRAINER] = sdist("trainer", "", extra=stuck)
-    offline.configure(package_uris=[TRAINER])
+def test_shutdown_does_not_wait_for_pip(cloud: Cloud, vm: Vm) -> None:
+    vm.module(
+        "pip.__main__", "import signal; signal.signal(15, signal.SIG_IGN); print('pip', flush=True); signal.pause()"
+    )
+    cloud.objects[TRAINER_WHEEL] = b""
+    vm.configure(package_uris=[TRAINER_WHEEL])
     cloud.direct(1, 1)
-    offline.boot()
-    offline.wait_for_line("[trainmaster] Running command: pip3")
-    offline.terminate()
-    assert offline.wait() == 0
+    vm.boot()
+    vm.wait_for_line("pip")
+    vm.terminate()
+    assert vm.wait() == 0
     assert cloud.published() == []
 
 
 class Storage:
     """The agent's Setup with the stand-in for Google Cloud, in this process, so that its pauses can be recorded."""
 
-    def __init__(self, cloud: Cloud, work: Path, host: str | None = None) -> None:
+    def __init__(self, cloud: Cloud, work: Path, host: str | None = None, uri: str = TRAINER) -> None:
         self.pauses: list[float] = []
         metadata = MetadataServer(cloud.host)
         google = GoogleApi(host or cloud.host, "", metadata)
         console = Console(os.open(os.devnull, os.O_WRONLY))
         self.setup = Setup(
-            agent_identity(package_uris=[TRAINER]),
+            agent_identity(package_uris=[uri]),
             Workspace(work, {}, console),
             metadata=metadata,
             storage=StorageReader(google, Retrier(console, self.pauses.append)),
@@ -310,22 +300,23 @@ def test_unreadable_archive_is_built_with_isolation(tmp_path: Path) -> None:
     assert builds_without_isolation(tmp_path / "t.tar.gz") is False
 
 
-def test_package_named_by_its_hash_is_installed_only_if_its_content_has_it(cloud: Cloud, offline: Vm) -> None:
-    uri = "gs://b/jobs/helper-0.1-py3-none-any.whl"
-    cloud.objects[uri] = wheel_of("helper", {"helper/task.py": "print('RUNS')"})
-    digest = hashlib.sha256(cloud.objects[uri]).hexdigest()
-    offline.configure(package_uris=[f"{uri}#sha256={digest}"], python_module="helper.task")
-    cloud.direct(1, 1)
-    offline.boot()
-    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
-    assert offline.wait_for_line("RUNS") == "RUNS"
+@pytest.mark.parametrize("uri", [TRAINER, "gs://b/folder/", "http://h/p.tar.gz", "gs:///x"])
+def test_missing_package_is_a_permanent_failure(cloud: Cloud, tmp_path: Path, uri: str) -> None:
+    failure = Storage(cloud, tmp_path, uri=uri).install()
+    assert (failure.cause, failure.exit_status) == ("install", None)
+    assert uri in failure.error["message"]
+    assert uri in failure.tail
 
 
-def test_replaced_content_of_a_package_named_by_its_hash_is_a_permanent_failure(cloud: Cloud, offline: Vm) -> None:
-    uri = "gs://b/jobs/helper-0.1-py3-none-any.whl"
-    cloud.objects[uri] = wheel_of("helper", {"helper/task.py": "print('RUNS')"})
-    offline.configure(package_uris=[f"{uri}#sha256={'0' * 64}"], python_module="helper.task")
-    cloud.direct(1, 1)
-    offline.boot()
-    body = cloud.wait_for_message("replica-exit").body
-    assert "does not have the SHA-256 hash" in json.dumps(body)
+def test_generation_that_is_gone_is_a_permanent_failure_that_names_it(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.objects[TRAINER] = sdist("trainer", "print('ATTACKED')")
+    failure = Storage(cloud, tmp_path, uri=f"{TRAINER}#7").install()
+    assert failure.cause == "install"
+    assert f"{TRAINER}, generation 7" in failure.error["message"]
+
+
+def test_replaced_content_of_a_package_named_by_its_hash_is_a_permanent_failure(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.objects[TRAINER] = sdist("trainer", "print('ATTACKED')")
+    failure = Storage(cloud, tmp_path, uri=f"{TRAINER}#sha256={'0' * 64}").install()
+    assert failure.cause == "install"
+    assert "does not have the SHA-256 hash" in failure.error["message"]

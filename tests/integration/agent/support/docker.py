@@ -8,7 +8,6 @@ import subprocess
 import textwrap
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from tests.support.python_image import bare_python
 
@@ -37,7 +36,7 @@ class Docker:
 
     def push(self, source: str, image: str = IMAGE) -> None:
         """Add an image that can be pulled; `source` is its program."""
-        (self.engine / "images" / quote(image, "")).write_text(textwrap.dedent(source))
+        (self.engine / "images" / fake_docker.file_name(image)).write_text(textwrap.dedent(source))
 
     def fail_pulls(self, *messages: str) -> None:
         """Make the next pulls fail with these messages."""

@@ -3,25 +3,25 @@
 BIN/docker imports it, and it keeps its state in BIN/engine: `images/` (what can be pulled), `pulled/`, `containers/`,
 `pull-errors` (messages of the next pulls), `calls` (argv and credentials of each call). As with the real engine, a
 container is not a child process of the command that ran it, and it continues when that command is killed.
+
+Hundreds of commands import it, so it imports little, and neither pathlib nor contextlib.
 """
+
+# ruff: noqa: PTH105, PTH108, PTH110, PTH120, PTH123, PTH208, SIM105
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import IO, Any, NoReturn
-from urllib.parse import quote
 
-ENGINE = Path(sys.argv[0]).resolve().parent / "engine"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Any, NoReturn
+
+ENGINE = f"{os.path.dirname(os.path.realpath(sys.argv[0]))}/engine"
 VALUED = ("--name", "--label", "--network", "--ipc", "--log-driver", "--env", "--env-file", "--mount", "--entrypoint")
 NEVER = "0001-01-01T00:00:00Z"
 # Commands that the engine's init cannot run: its message and its exit status. First docker's init, then podman's.
@@ -39,13 +39,13 @@ def main(argv: list[str]) -> None:
     record = {
         "argv": argv,
         "host": os.environ.get("DOCKER_HOST"),
-        "config": config and json.loads((Path(config) / "config.json").read_text()),
+        "config": config and json.loads(read(f"{config}/config.json")),
     }
-    with (ENGINE / "calls").open("a") as calls:
+    with open(f"{ENGINE}/calls", "a") as calls:
         calls.write(json.dumps(record) + "\n")
     match argv:
         case ["image", "inspect", *_, image]:
-            if not (ENGINE / "pulled" / quote(image, "")).exists():
+            if not os.path.exists(f"{ENGINE}/pulled/{file_name(image)}"):
                 fail(1, f"Error response from daemon: No such image: {image}")
         case ["pull", image]:
             pull(image)
@@ -55,7 +55,11 @@ def main(argv: list[str]) -> None:
             inspect(name)
         case ["ps", "--all", "--quiet", "--filter", condition]:
             label = condition.removeprefix("label=")
-            print("\n".join(path.name for path in containers() if label in state_of(path.name)["labels"]))
+            print(
+                "\n".join(
+                    name for name in sorted(os.listdir(f"{ENGINE}/containers")) if label in state_of(name)["labels"]
+                )
+            )
         case ["rm", "--force", "--volumes", *names]:
             for name in names:
                 remove(name)
@@ -69,17 +73,21 @@ def fail(status: int, text: str) -> NoReturn:
 
 
 def pull(image: str) -> None:
-    errors = (ENGINE / "pull-errors").read_text().splitlines()
+    errors = read(f"{ENGINE}/pull-errors").splitlines()
     if errors:
-        (ENGINE / "pull-errors").write_text("\n".join(errors[1:]))
+        write(f"{ENGINE}/pull-errors", "\n".join(errors[1:]))
         fail(1, f"Error response from daemon: {errors[0]}")
-    if not (ENGINE / "images" / quote(image, "")).exists():
+    if not os.path.exists(f"{ENGINE}/images/{file_name(image)}"):
         fail(1, f"Error response from daemon: manifest for {image} not found: manifest unknown")
     print(f"Status: Downloaded newer image for {image}")
-    (ENGINE / "pulled" / quote(image, "")).touch()
+    write(f"{ENGINE}/pulled/{file_name(image)}", "")
 
 
 def run(words: list[str]) -> None:
+    import signal
+    import subprocess
+    import threading
+
     options: dict[str, list[str]] = {}
     while words[0].startswith("--"):
         option = words.pop(0)
@@ -87,10 +95,10 @@ def run(words: list[str]) -> None:
     image, *arguments = words
     name = options["--name"][0]
     env = environment(options)
-    if (ENGINE / "broken").exists():
+    if os.path.exists(f"{ENGINE}/broken"):
         fail(125, "docker: Error response from daemon: could not select device driver")
-    write(name, {"labels": options["--label"], "pid": 0, "exit": 127, "started": NEVER, "oom": False})
-    command = [sys.executable, str(ENGINE / "images" / quote(image, "")), *options.get("--entrypoint", []), *arguments]
+    store(name, {"labels": options["--label"], "pid": 0, "exit": 127, "started": NEVER, "oom": False})
+    command = [sys.executable, f"{ENGINE}/images/{file_name(image)}", *options.get("--entrypoint", []), *arguments]
     if options.get("--entrypoint") == ["nothing"]:
         fail(127, 'docker: Error response from daemon: exec: "nothing": executable file not found in $PATH')
     for entrypoint, (message, status) in INITS.items():
@@ -106,20 +114,20 @@ def run(words: list[str]) -> None:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ")
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda number, _: child.send_signal(number))
-    write(name, {"labels": options["--label"], "pid": child.pid, "exit": 0, "started": started, "oom": False})
+    store(name, {"labels": options["--label"], "pid": child.pid, "exit": 0, "started": started, "oom": False})
     status = child.wait()
     for pump in pumps:
         pump.join()
     status = status if status >= 0 else 128 - status
-    oom = (ENGINE / "out-of-memory").exists()
-    write(name, {"labels": options["--label"], "pid": 0, "exit": status, "started": started, "oom": oom})
+    oom = os.path.exists(f"{ENGINE}/out-of-memory")
+    store(name, {"labels": options["--label"], "pid": 0, "exit": status, "started": started, "oom": oom})
     sys.exit(status)
 
 
 def environment(options: dict[str, list[str]]) -> dict[str, str]:
     env = {name: os.environ[name] for name in options.get("--env", []) if name in os.environ}
     for file in options.get("--env-file", []):
-        for line in Path(file).read_text().splitlines():
+        for line in read(file).splitlines():
             variable, _, value = line.partition("=")
             env[variable] = value
     for mount in options.get("--mount", []):  # these containers see the machine's files
@@ -138,7 +146,7 @@ def forward(stream: IO[bytes], to: int) -> None:
 
 
 def inspect(name: str) -> None:
-    if not (ENGINE / "containers" / name).exists():
+    if not os.path.exists(f"{ENGINE}/containers/{name}"):
         fail(1, f"Error response from daemon: No such container: {name}")
     state = state_of(name)
     status = "created" if state["started"] == NEVER else "running" if state["pid"] else "exited"
@@ -147,23 +155,34 @@ def inspect(name: str) -> None:
 
 
 def remove(name: str) -> None:
-    file = ENGINE / "containers" / name
-    if file.exists():
-        if state_of(name)["pid"]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(state_of(name)["pid"], signal.SIGKILL)
-        file.unlink()
+    file = f"{ENGINE}/containers/{name}"
+    if os.path.exists(file):
+        if pid := state_of(name)["pid"]:
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+        os.unlink(file)
 
 
-def containers() -> Sequence[Path]:
-    return sorted((ENGINE / "containers").iterdir())
+def file_name(image: str) -> str:
+    return image.replace("/", "%")
 
 
 def state_of(name: str) -> Any:
-    return json.loads((ENGINE / "containers" / name).read_text())
+    return json.loads(read(f"{ENGINE}/containers/{name}"))
 
 
-def write(name: str, state: dict[str, Any]) -> None:
-    new = ENGINE / f"{name}.new"
-    new.write_text(json.dumps(state))
-    new.replace(ENGINE / "containers" / name)
+def store(name: str, state: dict[str, Any]) -> None:
+    write(f"{ENGINE}/{name}.new", json.dumps(state))
+    os.replace(f"{ENGINE}/{name}.new", f"{ENGINE}/containers/{name}")
+
+
+def read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+def write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

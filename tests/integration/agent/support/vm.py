@@ -144,7 +144,11 @@ class Vm:
 
     def program(self, source: str) -> None:
         """Set the source that `python3 -m trainer.task` runs unless a package is installed."""
-        module = self._code / "trainer" / "task.py"
+        self.module("trainer.task", source)
+
+    def module(self, name: str, source: str) -> None:
+        """Set the source of a module, which hides an installed one."""
+        module = self._code.joinpath(*name.split(".")).with_suffix(".py")
         module.parent.mkdir(exist_ok=True)
         (module.parent / "__init__.py").touch()
         module.write_text(textwrap.dedent(source))
