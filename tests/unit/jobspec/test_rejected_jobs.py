@@ -91,6 +91,8 @@ def test_wrong_job_file_is_refused_with_every_problem_at_its_field(name: str) ->
         started = time.process_time()
         problems = problems_in(data, name)
         best_s = min(best_s, time.process_time() - started)
+        if best_s < LIMIT_S:
+            break
 
     assert problems
     assert set(problems) == expected_fields(name)
