@@ -98,6 +98,8 @@ class MemoryStore(Incidents, Leases):
             stored.replicas.update({replica.key: replica for replica in change.replicas})
             self._commits += 1
             stored.ledger[entry.key], stored.commits[entry.key] = entry, self._commits
+            if entry.is_pending:
+                stored.pending[entry.key] = None
             self._admissions += admission_token is not None
 
     def entry(self, job_id: str, key: str) -> LedgerEntry | None:
@@ -121,14 +123,12 @@ class MemoryStore(Incidents, Leases):
         commits = self._jobs[job_id].commits if job_id in self._jobs else {}
         if entry_key not in commits:
             return ()
-        return ends_of(
-            entry
-            for entry in self.ledger(job_id)
-            if entry.round == round_key and commits[entry.key] > commits[entry_key]
-        )
+        reports = (entry for entry in self.ledger(job_id) if entry.round == round_key)
+        return ends_of(entry for entry in reports if commits[entry.key] > commits[entry_key])
 
     def pending_keys(self, job_id: str) -> tuple[str, ...]:
-        return tuple(entry.key for entry in self.ledger(job_id) if entry.is_pending)
+        with self._lock:
+            return tuple(self._jobs[job_id].pending) if job_id in self._jobs else ()
 
     def pending_entries(self, loaded: Loaded) -> PendingEntries:
         job_id = loaded.state.job.job_id
@@ -142,16 +142,16 @@ class MemoryStore(Incidents, Leases):
         with self._lock:
             stored = self._jobs.get(job_id)
             for key in keys:
-                if stored and (entry := stored.ledger.get(key)) and entry.is_pending:
-                    stored.ledger[key] = replace(entry, done_at=at)
+                if stored and key in stored.pending:
+                    del stored.pending[key]
+                    stored.ledger[key] = replace(stored.ledger[key], done_at=at)
 
     def is_pending(self, job_id: str, key: str) -> bool:
-        entry = self.entry(job_id, key)
-        return entry is not None and entry.is_pending
+        return key in self.pending_keys(job_id)
 
     def jobs_with_pending(self) -> tuple[str, ...]:
         with self._lock:
-            return tuple(job_id for job_id in self._jobs if self.pending_keys(job_id))
+            return tuple(job_id for job_id, stored in self._jobs.items() if stored.pending)
 
     def confirm_notification(self, job_id: str, key: str, at: datetime) -> None:
         with self._lock:

@@ -20,6 +20,8 @@ class StoredJob:
     """By key, in the order of the commits."""
     commits: dict[str, int] = field(default_factory=dict)
     """Number of the commit that created an entry, by the entry's key."""
+    pending: dict[str, None] = field(default_factory=dict)
+    """Keys of the pending entries, in the order of the commits."""
 
     def copy(self) -> StoredJob:
-        return StoredJob(self.job, dict(self.replicas), dict(self.ledger), dict(self.commits))
+        return StoredJob(self.job, dict(self.replicas), dict(self.ledger), dict(self.commits), dict(self.pending))

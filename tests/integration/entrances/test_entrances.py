@@ -14,6 +14,7 @@ from flask import Flask
 
 from tests.integration.api.client import ACCOUNT, TOKENS, Api
 from tests.support.console_site import Site
+from tests.support.each_row import each_row
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
 from tests.unit.flows.test_upload import AT_THREE, Bucket
@@ -314,7 +315,7 @@ def read(name: str) -> Sent:
         return Sent(name, {"jobId": "unreadable"})
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@each_row("name", DOCUMENTS)
 def test_document_has_the_same_answer_and_plan_at_every_entrance(entrances: Entrances, name: str) -> None:
     sent = read(name)
     results = answers(entrances, sent)

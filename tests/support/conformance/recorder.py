@@ -118,12 +118,14 @@ def pytest_configure(config: pytest.Config) -> None:
     BaseWSGIServer.__init__ = _recording_server(BaseWSGIServer.__init__)  # type: ignore[method-assign]
 
 
-@pytest.fixture(autouse=True)
-def conformance(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Fail the test if an exchange since its start does not conform to Google's documents."""
-    yield
-    faults = check_recorded()
-    if faults and request.node.get_closest_marker("nonconforming") is None:
+    try:
+        yield
+    finally:
+        faults = check_recorded()
+    if faults and item.get_closest_marker("nonconforming") is None:
         pytest.fail("\n".join(["calls or answers that Google's documents do not have:", *faults]), pytrace=False)
 
 

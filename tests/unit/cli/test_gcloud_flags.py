@@ -10,6 +10,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN
 from trainmaster.cli.gcloud_command import GcloudCommand, with_flags
@@ -41,9 +42,9 @@ def command_line(*words: str) -> tuple[int, str, dict[str, Any]]:
     return result.exit_code, result.output, got
 
 
-@pytest.mark.parametrize("flag", [name for name, row in FLAGS.items() if row.type is bool])
-@pytest.mark.parametrize(
-    ("words", "value"),
+@each_row("flag", [name for name, row in FLAGS.items() if row.type is bool])
+@each_row(
+    "words, value",
     [
         (("--{}",), True),
         (("--no-{}",), False),
@@ -94,9 +95,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
+@each_row("document", [
         {"trainingInput": MINIMAL},
         {"training_input": {"package_uris": MINIMAL["packageUris"], "python_module": "t", "network": "old"}},
         {"workerPoolSpecs": POOL, "displayName": "d"},
@@ -105,8 +104,7 @@ OPTIONS: dict[str, Any] = {
         {"studySpec": yaml.safe_load((GOLDEN / "vertex-tuning-containers.yaml").read_text())["studySpec"],
          "trial_job_spec": {"worker_pool_specs": [POOL]}},
         {"trainingTaskInputs": {"workerPoolSpecs": [POOL]}},
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_options_that_both_services_have_set_their_fields_in_every_form(document: dict[str, Any]) -> None:
     spec = accept(apply_flags(job_file_of(document), OPTIONS, ["--epochs", "5"]), default_job_id="digits_1")
     plan = spec.plan

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client as McpClient
 
+from tests.support.each_row import each_row
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.unit.cost.price_lists import FETCHED_AT, price_list
 from trainmaster.cli.doctor.findings import Finding, Status
@@ -91,8 +92,8 @@ def test_a_job_is_followed_to_its_end(installation: Installation) -> None:
     assert call(served, "status") == ("jobs/digits_1: CANCELLED", False)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "expected"),
+@each_row(
+    "name, arguments, expected",
     [
         ("submit", {"document": "jobId: [unclosed"}, "document"),
         ("submit", {"document": ""}, "document"),
@@ -109,7 +110,7 @@ def test_a_job_is_followed_to_its_end(installation: Installation) -> None:
         ("cancel", {"job": "locations/us-central1/customJobs/17"}, "was not found"),
     ],
 )
-@pytest.mark.parametrize("budget", ["", "agents:20USD"])
+@each_row("budget", ["", "agents:20USD"])
 def test_wrong_input_is_an_error_without_a_traceback(
     installation: Installation, name: str, arguments: Mapping[str, object], expected: str, budget: str
 ) -> None:
@@ -245,9 +246,7 @@ def test_a_bug_is_an_error_without_its_text(installation: Installation, monkeypa
 # Budgets
 
 
-@pytest.mark.parametrize(
-    "text", ["", "20USD", "agents:", ":20USD", "Agents:20USD", "a:0USD", "a:-1USD", "a:1", "a:1USD\n"]
-)
+@each_row("text", ["", "20USD", "agents:", ":20USD", "Agents:20USD", "a:0USD", "a:-1USD", "a:1", "a:1USD\n"])
 def test_a_wrong_budget_is_refused(installation: Installation, text: str) -> None:
     with pytest.raises(PermanentError, match="--budget: must be a label"):
         read_budget(text, installation.client, installation._store, price_list())
@@ -371,8 +370,8 @@ def submit_together(installation: Installation, jobs: Mapping[str, tuple[int, st
 LOST = ("", "late", "never", "answer")
 
 
-@pytest.mark.parametrize("first", ["", "late", "answer"])
-@pytest.mark.parametrize("second", LOST)
+@each_row("first", ["", "late", "answer"])
+@each_row("second", LOST)
 def test_of_two_jobs_that_race_one_stays(first: str, second: str) -> None:
     """In every order of calls in which each server is interrupted once."""
     for before, between in product(range(1, 8), repeat=2):
@@ -429,9 +428,7 @@ def test_answer_without_content_says_so(installation: Installation) -> None:
     assert call(tools(installation), "formats", continuation=9999) == ("Nothing.", False)
 
 
-@pytest.mark.parametrize(
-    "address", ["../x", "", "jobs/../../other/jobs/a", "a/b", "a?b", "jobs/", "jobs/a:cancel", "*"]
-)
+@each_row("address", ["../x", "", "jobs/../../other/jobs/a", "a/b", "a?b", "jobs/", "jobs/a:cancel", "*"])
 def test_address_that_is_none_names_the_argument(installation: Installation, address: str) -> None:
     for tool in ("why", "logs", "cancel", *(["status"] if address else [])):
         text, is_error = call(tools(installation), tool, job=address)

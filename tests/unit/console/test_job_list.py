@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.console_site import Site
 from tests.support.counting import Counts, counting_store
+from tests.support.each_row import each_row
 from tests.support.job_lists import world_of_jobs
 from tests.support.jobs import a_job
 from tests.support.world import World
@@ -48,7 +49,7 @@ def all_pages(site: Site, filters: Filters) -> list[JobList]:
     return pages
 
 
-@pytest.mark.parametrize("filters", COMBINED, ids=Filters.query)
+@each_row("filters", COMBINED)
 def test_counts_rows_and_total_agree_with_the_store_on_every_page(site: Site, filters: Filters) -> None:
     jobs = [job for job in site.world.store.recent_jobs(1_000) if JobFilter().matches(job)]
     others = [job for job in jobs if matches(job, replace(filters, states=()))]

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.support.console_site import Site
+from tests.support.each_row import each_row
 from tests.support.jobs import WORKER_0
 from tests.support.study import Study
 from trainmaster.console.tuning_brush import Brush, read_brushes, selected_trials
@@ -80,7 +81,7 @@ def test_trials_within_all_ranges_are_selected(study: Study) -> None:
     assert selected_trials(tuning, [Brush("accuracy", 0.0, 0.4), Brush("width", 0.9, 1.0)]) == {1} & widths
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["layers", "layers~a~b", "layers~0.8~0.2", "layers~-1~2", "layers~nan~1", "depth~0~1", "~~", "layers~0~0.5~1"],
 )

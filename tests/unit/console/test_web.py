@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.support.console_site import ORIGIN, Site
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, a_spec
 from tests.support.study import Study
 from tests.support.world import World
@@ -53,7 +54,7 @@ def words(page: str) -> str:
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)))
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/jobs/digits_1/cancel", "/jobs.json", "/jobs/digits_1.json"])
+@each_row("path", [*PATHS, "/jobs/digits_1/cancel", "/jobs.json", "/jobs/digits_1.json"])
 def test_page_of_a_running_job_has_all_security_headers(site: Site, path: str) -> None:
     site.world.start_running()
     response = site.get(path)
@@ -64,7 +65,7 @@ def test_page_of_a_running_job_has_all_security_headers(site: Site, path: str) -
     assert response.headers["Cache-Control"] == "private, no-cache"
 
 
-@pytest.mark.parametrize("path", PATHS)
+@each_row("path", PATHS)
 def test_page_has_neither_inline_styles_nor_scripts_nor_other_origins(site: Site, path: str) -> None:
     site.world.start_running()
     page = site.text(path)
@@ -132,8 +133,8 @@ def job_rows(page: str) -> list[str]:
     return re.findall(r'<tr id="job-([^"]+)"', page)
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
+@each_row(
+    "query, expected",
     [
         ("", ["digits_3", "digits_2", "digits_1"]),
         ("?label=team", ["digits_2", "digits_1"]),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support import jobs
 from tests.support.alone import a_job, a_state
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_replica, at
 from trainmaster.core.actions import (
     Action,
@@ -156,8 +157,8 @@ TUNING_JOB = a_job(tuning=Tuning(()))
 TRIAL = a_job(trial_of=TrialOf("parent", 1, "accuracy"))
 
 
-@pytest.mark.parametrize(
-    ("job", "action", "effects"),
+@each_row(
+    "job, action, effects",
     [
         (a_job(), CancelJob("why"), (Effect.PROVISION, Effect.NOTIFY)),
         (a_job(), RerunJob(Budget.FREE), (Effect.PROVISION, Effect.NOTIFY)),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
+from tests.support.each_row import each_row
 from trainmaster.core import timeouts
 
 SECONDS = {
@@ -55,13 +54,13 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("name", SECONDS)
+@each_row("name", SECONDS)
 def test_window_has_its_expected_length(name: str) -> None:
     value = getattr(timeouts, name)
     assert (value.total_seconds() if isinstance(value, timedelta) else value) == SECONDS[name]
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@each_row("name", NUMBERS)
 def test_threshold_has_its_expected_value(name: str) -> None:
     assert getattr(timeouts, name) == NUMBERS[name]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, a_spec
 from tests.support.operations import CountedWorld
 from trainmaster.core.model.replica_id import ReplicaId, TaskType
@@ -94,8 +95,8 @@ def test_operations_of_a_job_without_faults_agree_with_those_counted(size: int) 
     assert_agree(counted)
 
 
-@pytest.mark.parametrize("boots_s", [0, 90])
-@pytest.mark.parametrize("size", [3, 8, 20, 60])
+@each_row("boots_s", [0, 90])
+@each_row("size", [3, 8, 20, 60])
 def test_operations_of_a_job_with_two_losses_agree_with_those_counted(size: int, boots_s: float) -> None:
     counted = started(size)
     lose_a_vm(counted, size, boots_s=boots_s)
@@ -105,8 +106,8 @@ def test_operations_of_a_job_with_two_losses_agree_with_those_counted(size: int,
     assert_agree(counted)
 
 
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("size", [3, 8, 20, 60])
+@each_row("count", [1, 3])
+@each_row("size", [3, 8, 20, 60])
 def test_operations_of_a_job_with_failures_agree_with_those_counted(size: int, count: int) -> None:
     counted = started(size)
     fail(counted, replicas(size)[:count])
@@ -155,8 +156,8 @@ def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> No
     assert_agree(counted)
 
 
-@pytest.mark.parametrize(
-    ("happen", "reads", "writes"),
+@each_row(
+    "happen, reads, writes",
     [
         (lose_a_vm, (21, 7), (10, 2)),
         (lambda counted, size: lose_a_vm(counted, size, boots_s=90), (21, 7), (10, 2)),
@@ -167,7 +168,7 @@ def test_operations_of_late_reports_agree_with_those_counted(gap_s: float) -> No
     ],
     ids=["loss", "slow replacement", "failure", "all fail", "late reports", "end"],
 )
-@pytest.mark.parametrize("size", [5, 40])
+@each_row("size", [5, 40])
 def test_gang_costs_exactly_this_much_per_member(
     happen: Callable[[CountedWorld, int], None], reads: tuple[int, int], writes: tuple[int, int], size: int
 ) -> None:

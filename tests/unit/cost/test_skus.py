@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from tests.support.each_row import each_row
 from trainmaster.cost.sku import Sku, Tier, Unknown, amount, list_price
 from trainmaster.cost.sku_resources import Pricing, resource_of
 
@@ -75,8 +76,8 @@ def test_price_that_does_not_follow_from_the_sku_is_unknown(rates: tuple[Tier, .
     assert reason in price.reason
 
 
-@pytest.mark.parametrize(
-    ("description", "group", "usage", "unit", "name", "pricing"),
+@each_row(
+    "description, group, usage, unit, name, pricing",
     [
         ("N1 Predefined Instance Core running in Americas", "N1Standard", "OnDemand", "h", "n1 core", "on-demand"),
         ("N1 Predefined Instance Ram running in Warsaw", "N1Standard", "OnDemand", "GiBy.h", "n1 ram", "on-demand"),
@@ -120,7 +121,7 @@ def test_sku_of_a_disk_or_a_transfer_is_recognized(sku: Sku) -> None:
     assert resource_of(sku) is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sku",
     [
         a_sku("N1 Custom Instance Core running in Americas"),
@@ -141,7 +142,6 @@ def test_sku_of_a_disk_or_a_transfer_is_recognized(sku: Sku) -> None:
         a_sku("Regional Balanced PD Capacity", family="Storage", group="SSD", unit="GiBy.mo"),
         a_sku("A3Plus Instance Core running in Americas", group="CPU"),
     ],
-    ids=lambda sku: f"{sku.description}, {sku.usage_type}, {sku.unit}",
 )
 def test_sku_that_differs_in_a_word_is_ignored(sku: Sku) -> None:
     assert resource_of(sku) is None

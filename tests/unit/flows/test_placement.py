@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_spec
 from tests.support.world import World
 from tests.unit.cost.price_lists import price_list
@@ -324,8 +325,8 @@ def test_any_of_is_ordered_by_price_and_capacity_decides_within_a_band(world: Wo
     world.check()
 
 
-@pytest.mark.parametrize(
-    ("place", "gib", "region", "price"),
+@each_row(
+    "place, gib, region, price",
     [
         ("US-CENTRAL1", 200, "us-central1", 0),
         ("us-central1", 200, "us-east4", 4),

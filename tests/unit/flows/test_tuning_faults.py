@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.support.jobs import a_spec, a_tuning_spec
 from tests.support.study import STUDY, Study, run_whole_study
 from tests.support.world import Grid, World
@@ -125,7 +126,7 @@ class CrashingStudy(Study):
             provision.handle(internal_requests.decode_provision(message.data), self.fleet_deps, self.deps)
 
 
-@pytest.mark.parametrize("after", range(1, 120))
+@each_row("after", range(1, 120))
 def test_crash_after_any_effect_gives_the_same_trials(after: int) -> None:
     study = CrashingStudy(dies_after=after)
     run_whole_study(study)

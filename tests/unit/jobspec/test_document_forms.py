@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import MINIMAL
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES
 from trainmaster.jobspec import InvalidJob, accept, detect_kind, job_file_of, parse_document, read_document
@@ -48,7 +49,7 @@ def vars_of(plan: Any) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
 
 
-@pytest.mark.parametrize("name", JOB_FILES)
+@each_row("name", JOB_FILES)
 def test_job_file_has_the_same_plan_in_every_form(name: str) -> None:
     data = (GOLDEN / f"{name}.yaml").read_bytes()
     document = job_file_of(parse_document(data, f"{name}.yaml"))
@@ -102,9 +103,7 @@ def test_document_of_no_kind_is_told_what_it_has_and_which_kinds_exist(document:
     assert "apiVersion and kind: manifest of Kubeflow or JobSet" in problem
 
 
-@pytest.mark.parametrize(
-    ("document", "field", "words"),
-    [
+@each_row("document, field, words", [
         ({"trainingInput": MINIMAL, "jobSpec": {}}, "jobSpec", (CUSTOM_JOB, "job of AI Platform", "trainingInput")),
         ({"trainingInput": MINIMAL, "displayName": "d"}, "displayName", (CUSTOM_JOB, "job of AI Platform")),
         ({"jobSpec": {}, "maxTrialCount": 3}, "maxTrialCount", ("tuning job of Vertex AI", CUSTOM_JOB, "jobSpec")),
@@ -117,8 +116,7 @@ def test_document_of_no_kind_is_told_what_it_has_and_which_kinds_exist(document:
         ({"trainingInput": {**MINIMAL, "stall_timeout": 1}}, "trainingInput.stall_timeout", ("under trainmaster",)),
         ({"trainingInput": MINIMAL, "spot": "all"}, "spot", ("it belongs under trainmaster",)),
         ({"jobSpec": {"gcs": True}}, "jobSpec.gcs", ("it belongs under trainmaster",)),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_contradictory_document_names_both_kinds_and_the_fix(
     document: dict[str, Any], field: str, words: tuple[str, ...]
 ) -> None:

@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from pydantic import ValidationError
 
+from tests.support.each_row import each_row
 from tests.support.jobs import a_job
 from tests.unit.flows.test_vm_metadata import metadata_of
 from tests.unit.jobspec.golden_text import GOLDEN
@@ -176,7 +176,7 @@ def has_effect(path: Path_, model: type[WireModel]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@each_row("name", FIELDS)
 def test_field_of_a_job_changes_what_is_stored(name: str) -> None:
     reason = next((WITHOUT_EFFECT[end] for end in WITHOUT_EFFECT if name.endswith(end)), None)
     assert has_effect(*FIELDS[name]) is (reason is None), (
@@ -217,7 +217,7 @@ def read_after_acceptance() -> frozenset[str]:
     )
 
 
-@pytest.mark.parametrize("name", PLAN)
+@each_row("name", PLAN)
 def test_value_of_a_plan_is_read_after_the_job_is_accepted(name: str) -> None:
     assert name in read_after_acceptance(), f"{name} of core/model/plan.py is stored, and nothing reads it"
 
@@ -249,7 +249,7 @@ def mutated(value: Any) -> Any:
 VM_CONFIG: Final[dict[str, Any]] = json.loads(metadata_of(a_job())["trainmaster-vm-config"])
 
 
-@pytest.mark.parametrize("key", VM_CONFIG)
+@each_row("key", VM_CONFIG)
 def test_key_of_the_vm_configuration_is_read_by_the_agent(key: str) -> None:
     whole = VmConfig.parse(json.dumps(VM_CONFIG))
     try:
@@ -259,7 +259,7 @@ def test_key_of_the_vm_configuration_is_read_by_the_agent(key: str) -> None:
     assert is_read is (key not in FOR_PEOPLE), f"{key}: flows/vm_metadata.py sends it, and VmConfig.parse ignores it"
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(VmConfig)])
+@each_row("name", [field.name for field in dataclasses.fields(VmConfig)])
 def test_value_of_the_vm_configuration_is_used_by_the_agent(name: str) -> None:
     agent = [file for file in (SOURCE / "agent").rglob("*.py") if file.name != Path(inspect.getfile(VmConfig)).name]
     assert name in attributes_read(agent), f"{name} of VmConfig is parsed, and nothing in the agent reads it"
@@ -279,7 +279,7 @@ MANIFEST_FIELDS: Final = [
 ]
 
 
-@pytest.mark.parametrize("name", MANIFEST_FIELDS)
+@each_row("name", MANIFEST_FIELDS)
 def test_field_of_a_manifest_is_read_by_its_conversion(name: str) -> None:
     conversion = sorted((SOURCE / "jobspec" / "manifests").glob("*.py"))
     text = name.rpartition(".")[2]

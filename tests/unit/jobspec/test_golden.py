@@ -6,8 +6,7 @@ import contextlib
 import json
 from typing import Final
 
-import pytest
-
+from tests.support.each_row import each_row
 from tests.unit.jobspec.golden_text import GOLDEN, JOB_FILES, MACHINES, machine_line, plan_text
 from tests.unit.jobspec.machine_requests import machine_requests
 from trainmaster.core.rules.admission_queue import RESOURCES, resource_needs
@@ -17,7 +16,7 @@ REQUESTS: Final = machine_requests()
 LINES: Final = dict(line.split(" = ", 1) for line in MACHINES.read_text(encoding="utf-8").splitlines())
 
 
-@pytest.mark.parametrize("name", JOB_FILES)
+@each_row("name", JOB_FILES)
 def test_job_file_has_golden_plan(name: str) -> None:
     assert plan_text(name) == (GOLDEN / f"{name}.plan").read_text(encoding="utf-8")
 
@@ -36,7 +35,7 @@ def test_each_resource_that_a_machine_needs_can_be_limited() -> None:
     assert needed - set(RESOURCES) == set()
 
 
-@pytest.mark.parametrize("name", JOB_FILES)
+@each_row("name", JOB_FILES)
 def test_message_of_uploaded_file_has_same_plan_as_file(name: str) -> None:
     """The upload function checks a file, adds the job id and forwards it as JSON."""
     document = dict(parse_document((GOLDEN / f"{name}.yaml").read_bytes(), f"{name}.yaml"))

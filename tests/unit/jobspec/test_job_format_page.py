@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.each_row import each_row
 from trainmaster.core.machines.tpus import TPU_VMS
 from trainmaster.jobspec import accept, parse_document
 from trainmaster.jobspec.catalog.machine_types import BUILT_IN_GPUS, GPU_COUNTS, LEGACY_MACHINES, TPU_TYPES
@@ -50,7 +51,7 @@ def test_page_names_every_field(model: type[WireModel]) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize(
+@each_row(
     "names",
     [ScaleTier, LEGACY_MACHINES, BUILT_IN_GPUS, GPU_COUNTS, TPU_TYPES, TPU_VMS, RUNTIMES, CheckpointSignal],
     ids=["tiers", "legacy machines", "machines with GPUs", "GPUs", "TPU types", "TPU machines", "runtimes", "signals"],

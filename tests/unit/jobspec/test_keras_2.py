@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import pytest
-
+from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import job
 from trainmaster.core.model.plan import Plan, Variable
 from trainmaster.jobspec import accept
@@ -31,8 +30,8 @@ def vertex(image: str, **env: str) -> dict[str, Any]:
     return {"displayName": "a", "jobSpec": {"workerPoolSpecs": [pool]}, "trainmaster": {"region": "us-central1"}}
 
 
-@pytest.mark.parametrize(
-    ("document", "variables", "field"),
+@each_row(
+    "document, variables, field",
     [
         (job(runtimeVersion="1.15"), KEPT, "trainingInput.runtimeVersion"),
         (job(runtimeVersion="2.11"), KEPT, "trainingInput.runtimeVersion"),

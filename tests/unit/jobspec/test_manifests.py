@@ -17,6 +17,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.each_row import each_row
 from trainmaster.core.model.exit_policy import Preset
 from trainmaster.core.model.plan import Elastic
 from trainmaster.core.model.replica_id import TaskType
@@ -53,17 +54,17 @@ def a_pytorch_job(**fields: object) -> dict[str, Any]:
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "digits"}, "spec": spec}
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
+@each_row("name", MANIFESTS)
 def test_manifest_has_golden_job_file(name: str) -> None:
     assert job_file_text(name) == (FOLDER / f"{name}.job").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_refused_manifest_has_golden_problems(name: str) -> None:
     assert problems_text(name) == (FOLDER / "refused" / f"{name}.problems").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
+@each_row("name", MANIFESTS)
 def test_printed_job_file_is_accepted_and_lists_the_substitutions_on_the_job(name: str) -> None:
     printed = parse_document((FOLDER / f"{name}.job").read_bytes(), "job.yaml")
     spec = accept({**printed, "jobId": "j"}, default_job_id=None)
@@ -203,8 +204,8 @@ KEY_FILE: Final = "/secret/gcp/key.json"
 USED_BY_GOOGLE: Final = "credentials of the VM's service account"
 
 
-@pytest.mark.parametrize(
-    ("volume", "mount", "variables", "advice"),
+@each_row(
+    "volume, mount, variables, advice",
     [
         ({"secret": {}}, "/secret/gcp", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, USED_BY_GOOGLE),
         ({"secret": {}}, "/secret/", {"GOOGLE_APPLICATION_CREDENTIALS": KEY_FILE}, USED_BY_GOOGLE),
@@ -279,8 +280,8 @@ def test_region_is_required_and_named_by_annotation_option_or_zone() -> None:
     assert convert(manifest, "us-east1")["trainmaster"]["region"] == "us-east1"
 
 
-@pytest.mark.parametrize(
-    ("resources", "selector", "machine"),
+@each_row(
+    "resources, selector, machine",
     [
         ({}, {}, "n1-standard-4"),
         ({"cpu": "500m", "memory": "16Gi"}, {}, "n1-highmem-4"),

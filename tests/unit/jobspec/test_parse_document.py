@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.support.each_row import each_row
 from trainmaster.jobspec import InvalidJob, parse_document
 from trainmaster.jobspec.reading.parse_document import DOCUMENT_BYTES_MAX
 
@@ -46,8 +47,8 @@ def test_yaml_scalars_are_parsed_as_by_the_services_client() -> None:
     assert document == {"a": True, "b": False, "c": 2.11, "d": -7, "e": None, "f": 1000.0, "g": "2.11", "h": "2.10"}
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
+@each_row(
+    "data, message",
     [
         (b"a: &x [1]\nb: *x\n", "line 1, column 4: anchors"),
         (b"a: *x\n", "line 1, column 4: aliases"),
@@ -82,8 +83,8 @@ def test_wrong_yaml_is_refused_with_its_place(data: bytes, message: str) -> None
     assert message in problem_of(data)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
+@each_row(
+    "data, message",
     [
         (b'{"a": 1, "a": 2}', "'a' is given twice"),
         (b'{\n "a": 1,\n}', "line 3, column 1: is not JSON"),

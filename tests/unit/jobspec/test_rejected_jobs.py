@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.unit.jobspec.bodies import CUSTOM, MINIMAL, custom, gpus, job
 from trainmaster.jobspec import InvalidJob, Problem, accept, parse_document
 
@@ -81,7 +82,7 @@ def expected_fields(name: str) -> set[str]:
     return set(re.findall(r"^# refused: (.*)$", (CORPUS / name).read_text(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", FILES)
+@each_row("name", FILES)
 def test_wrong_job_file_is_refused_with_every_problem_at_its_field(name: str) -> None:
     data = (CORPUS / name).read_bytes()
     problems: dict[str, Problem] = {}
@@ -90,6 +91,8 @@ def test_wrong_job_file_is_refused_with_every_problem_at_its_field(name: str) ->
         started = time.process_time()
         problems = problems_in(data, name)
         best_s = min(best_s, time.process_time() - started)
+        if best_s < LIMIT_S:
+            break
 
     assert problems
     assert set(problems) == expected_fields(name)
@@ -99,14 +102,14 @@ def test_wrong_job_file_is_refused_with_every_problem_at_its_field(name: str) ->
         assert problem.example
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@each_row("name", DOCUMENTS)
 def test_wrong_document_is_refused_at_its_fields(name: str) -> None:
     document, fields = DOCUMENTS[name]
     assert set(problems_of(document)) == fields
 
 
-@pytest.mark.parametrize(
-    ("document", "field", "example"),
+@each_row(
+    "document, field, example",
     [
         (job(args=["--epochs", 5]), f"{T}.args[1]", '"5"'),
         (job(runtimeVersion=2.11), f"{T}.runtimeVersion", 'runtimeVersion: "2.11"'),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from tests.support.each_row import each_row
 from trainmaster.agent.metric import metric_report
 from trainmaster.core.model.tuning import Measurement
 from trainmaster.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
@@ -17,19 +16,31 @@ def test_measurements_are_decoded_in_their_order() -> None:
     assert (metric.attempt, metric.measurements) == (2, (Measurement(0.5, 100), Measurement(1.0, 200)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
-        pytest.param("", id="empty"),
-        pytest.param("much", id="not JSON"),
-        pytest.param("[]", id="list"),
-        pytest.param('{"attempt": 0, "measurements": []}', id="attempt 0"),
-        pytest.param('{"attempt": 1, "measurements": [[1]]}', id="no value"),
-        pytest.param('{"attempt": 1, "measurements": [[-1, 0.5]]}', id="negative step"),
-        pytest.param('{"attempt": 1, "measurements": [[1, NaN]]}', id="not a number"),
-        pytest.param('{"attempt": 1, "measurements": [[1, 1e999]]}', id="infinite"),
-        pytest.param(f'{{"attempt": 1, "measurements": [[{2**60}, 1]]}}', id="huge step"),
-        pytest.param(json.dumps({"attempt": 1, "measurements": [[1, 0.5]] * 9000}), id="too long"),
+        "",
+        "much",
+        "[]",
+        '{"attempt": 0, "measurements": []}',
+        '{"attempt": 1, "measurements": [[1]]}',
+        '{"attempt": 1, "measurements": [[-1, 0.5]]}',
+        '{"attempt": 1, "measurements": [[1, NaN]]}',
+        '{"attempt": 1, "measurements": [[1, 1e999]]}',
+        f'{{"attempt": 1, "measurements": [[{2**60}, 1]]}}',
+        json.dumps({"attempt": 1, "measurements": [[1, 0.5]] * 9000}),
+    ],
+    ids=[
+        "empty",
+        "not JSON",
+        "list",
+        "attempt 0",
+        "no value",
+        "negative step",
+        "not a number",
+        "infinite",
+        "huge step",
+        "too long",
     ],
 )
 def test_text_that_no_agent_writes_is_ignored(text: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support.each_row import each_row
 from trainmaster.gcp.vm_labels import parse_heartbeat
 from trainmaster.messaging.reported_metric import MEASUREMENTS_MAX, TEXT_MAX, decode_reported_metric
 
@@ -25,12 +24,12 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+@each_row("text", TEXTS)
 def test_text_that_no_agent_writes_is_ignored_as_a_heartbeat(text: str) -> None:
     assert parse_heartbeat(text) is None
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+@each_row("text", TEXTS)
 def test_text_that_no_agent_writes_is_ignored_as_a_measurement(text: str) -> None:
     assert decode_reported_metric(text) is None
 

@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF
 from tests.support.world import World
 from trainmaster.errors import PermanentError
@@ -56,7 +57,7 @@ def integers(kind: Any, metadata: list[Any]) -> Iterator[list[Any]]:
 FIELDS: Final = [(model, name) for model in models() for name in model.model_fields]
 
 
-@pytest.mark.parametrize(("model", "name"), FIELDS, ids=lambda item: getattr(item, "__name__", item))
+@each_row("model, name", FIELDS)
 def test_integer_of_a_message_has_an_upper_and_a_lower_bound(model: type[BaseModel], name: str) -> None:
     field = model.model_fields[name]
     for constraints in integers(field.annotation, list(field.metadata)):
@@ -72,8 +73,8 @@ def test_models_with_integers_are_found() -> None:
     assert {"attempt", "task_index", "incarnation", "vm_generation", "host", "exit_status", "signal", "number"} <= found
 
 
-@pytest.mark.parametrize("field", ["attempt", "task_index", "incarnation", "vm_generation", "host"])
-@pytest.mark.parametrize("value", [HUGE, -HUGE, 2**31])
+@each_row("field", ["attempt", "task_index", "incarnation", "vm_generation", "host"])
+@each_row("value", [HUGE, -HUGE, 2**31])
 def test_huge_number_in_an_agents_message_is_a_permanent_error(field: str, value: int) -> None:
     with pytest.raises(PermanentError, match=field):
         agent_messages.decode_vm_ready(json.dumps({**MESSAGE, field: value}).encode())
@@ -147,8 +148,8 @@ DECODERS: Final[list[Callable[[bytes], object]]] = [
 ]
 
 
-@pytest.mark.parametrize("decode", DECODERS, ids=lambda decode: getattr(decode, "__name__", "decode_upload"))
-@pytest.mark.parametrize("start", [b"", b'{"protoPayload": ', b'{"metric": {"earlier": '])
+@each_row("decode", DECODERS)
+@each_row("start", [b"", b'{"protoPayload": ', b'{"metric": {"earlier": '])
 def test_deep_or_large_message_is_a_permanent_error(decode: Callable[[bytes], object], start: bytes) -> None:
     large = json.dumps({**MESSAGE, "cause": "process", "metric": {"value": 1, "earlier": [{}] * 100_000}}).encode()
     items: tuple[object, ...] = ({}, [], 1)

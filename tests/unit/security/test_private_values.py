@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.support.jobs import a_spec
 from trainmaster.jobspec import InvalidJob, accept
 
@@ -23,7 +24,7 @@ def in_vertex(**fields: Any) -> dict[str, Any]:
     return {"jobId": "digits_1", "displayName": "x", "jobSpec": {"workerPoolSpecs": [pool]}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document",
     [
         in_extension(**{field: {name: value}})
@@ -45,7 +46,6 @@ def in_vertex(**fields: Any) -> dict[str, Any]:
         in_vertex(env=[{"name": "KEY", "value": "x", "valu": SECRET}]),
         in_vertex(env=SECRET),
     ],
-    ids=str,
 )
 def test_value_is_not_in_the_problem(document: dict[str, Any]) -> None:
     with pytest.raises(InvalidJob) as caught:

@@ -96,9 +96,7 @@ class Cluster:
         """Return what programs see of the job: its TrainingInput in snake case, or the program of their worker pool."""
         if self.job.plan.dialect is Dialect.VERTEX:
             return self._pool_program(task_type)
-        spec = json.loads(self.job.spec_json)
-        training_input = spec.get("trainingInput", spec.get("training_input", {}))
-        return {_snake(key): _snake_keys(value) for key, value in training_input.items()}
+        return _training_input(self.job.spec_json)
 
     def world_size(self) -> int:
         """Return the number of ranks: one per host of the ranked roles."""
@@ -142,6 +140,13 @@ class Cluster:
             }
         container = program.container
         return {"image_uri": container.image, "command": list(container.command), "args": list(program.args)}
+
+
+@lru_cache(maxsize=16)  # for each variable of each role
+def _training_input(spec_json: str) -> Json:
+    spec = json.loads(spec_json)
+    training_input = spec.get("trainingInput", spec.get("training_input", {}))
+    return {_snake(key): _snake_keys(value) for key, value in training_input.items()}
 
 
 @lru_cache(maxsize=1024)

@@ -31,7 +31,7 @@ def has_channel(plan: Plan) -> bool:
 
 def channel_members(plan: Plan) -> tuple[ReplicaId, ...]:
     """Return the members in the order of their numbers in the peer channel."""
-    return tuple(replica_id for replica_id in plan.replica_ids if is_member(plan, replica_id))
+    return tuple(one for one in plan.replica_ids if one.is_in_cluster) if plan.is_synchronous else ()
 
 
 def is_held(job: Job, replica_id: ReplicaId) -> bool:

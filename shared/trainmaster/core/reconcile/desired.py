@@ -34,20 +34,16 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     if job.state.is_terminal:
         return ()
     desired, saving = [], job.round.saving
-    without = tuple(n for n, member in enumerate(channel_members(job.plan)) if member in job.round.without)
+    members = channel_members(job.plan) if job.round.without else ()
+    without = tuple(n for n, member in enumerate(members) if member in job.round.without)
     for replica in replicas:
         if replica.state is ReplicaState.COMPLETED:
             continue
         action = DirectiveAction.HOLD if is_held(job, replica.replica_id) else DirectiveAction.RUN
         failing = job.round if is_member(job.plan, replica.replica_id) else replica
         pause_s = job.plan.exit_policy.restart_pause_s(failing.quick_failures)
-        directive = Directive(
-            replica.attempt,
-            current_incarnation(job, replica),
-            action,
-            pause_s=pause_s,
-            without=() if action is DirectiveAction.HOLD else without,
-        )
+        incarnation, others = current_incarnation(job, replica), () if action is DirectiveAction.HOLD else without
+        directive = Directive(replica.attempt, incarnation, action, pause_s=pause_s, without=others)
         if saving is not None and action is DirectiveAction.RUN and replica.replica_id in saving.silent:
             directive = replace(
                 directive,

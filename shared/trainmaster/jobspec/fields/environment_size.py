@@ -31,6 +31,9 @@ def check_environment_size(
     job_id: str, spec_json: str, plan: Plan, roles: Sequence[RoleRequest], problems: Problems, *, is_tuning: bool
 ) -> None:
     """Add a problem if a variable is too long for Linux, in any of the job's zones and in a project of any name."""
+    replicas = sum(group.count for group in plan.groups)
+    if 16 * len(spec_json.encode()) + 200 * replicas < VARIABLE_BYTES_MAX // 2:
+        return  # A byte of the spec has at most 7 in JSON within JSON, and an address 140: almost all jobs end here.
     cluster = _longest_cluster(trial_id(job_id, _LONGEST_TRIAL) if is_tuning else job_id, spec_json, plan)
     name, size = max(
         (variable for group in plan.groups for variable in _sizes(cluster, group)), key=lambda item: item[1]
@@ -55,13 +58,7 @@ def _longest_cluster(job_id: str, spec_json: str, plan: Plan) -> Cluster:
 
 def _sizes(cluster: Cluster, group: TaskGroup) -> list[tuple[str, int]]:
     """Return the variables of a role with their sizes, as the agent passes them to its last replica."""
-    index = {"index": group.count - 1}
     specs = {"TF_CONFIG": cluster.tf_config(group.task_type), "CLUSTER_SPEC": cluster.cluster_spec(group.task_type)}
-    values = {name: json.dumps({**spec, "task": {**_task(spec), **index}}) for name, spec in specs.items()}
+    values = {name: f'{json.dumps(spec)}, "index": {group.count - 1}' for name, spec in specs.items()}
     values[JOB_VARIABLE] = json.dumps(cluster.job_description(group.task_type), separators=(",", ":"))
     return [(name, len(f"{name}={value}".encode())) for name, value in values.items()]
-
-
-def _task(spec: object) -> dict[str, object]:
-    task = spec["task"] if isinstance(spec, dict) else None
-    return task if isinstance(task, dict) else {}

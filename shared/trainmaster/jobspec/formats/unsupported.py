@@ -9,10 +9,9 @@ not count as a request. To support a feature, delete its row.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase, translate
+from fnmatch import fnmatchcase
 from typing import Final
 
 from trainmaster.core.model.plan import Substitution
@@ -90,7 +89,8 @@ UNSUPPORTED_FEATURES: Final = (
         "a managed TensorBoard",
         "trainmaster tensorboard, which shows AIP_TENSORBOARD_LOG_DIR",
     ),
-    UnsupportedFeature("jobSpec.experiment*", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
+    UnsupportedFeature("jobSpec.experiment", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
+    UnsupportedFeature("jobSpec.experimentRun", "Vertex AI Experiments", "log to them from the program", _LEAVE_OUT),
     UnsupportedFeature("jobSpec.models", "a mapping of models", "pass their paths as arguments", _LEAVE_OUT),
     UnsupportedFeature(
         "jobSpec.protectedArtifactLocationId", "protected artifacts", "write to Cloud Storage", _LEAVE_OUT
@@ -105,7 +105,7 @@ UNSUPPORTED_FEATURES: Final = (
     ),
     *(UnsupportedFeature(f"{_AFFINITY}.{name}", *_RESERVATION) for name in ("key", "values")),
 )
-_ANY_PATH: Final = re.compile("|".join(translate(row.path) for row in UNSUPPORTED_FEATURES))
+_NAMES: Final = frozenset(row.path.rpartition(".")[2] for row in UNSUPPORTED_FEATURES)
 
 UNSUPPORTED_DOCUMENTS: Final = {
     "predictionInput": ("batch prediction", 'trainingInput: {region: "us-central1"}'),
@@ -118,9 +118,8 @@ def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
     dumped = job.model_dump(by_alias=True, exclude_none=True)
     substitutions = []
     for path, value in _walk(dumped, ()):
-        dotted = ".".join(map(str, path))
-        for row in UNSUPPORTED_FEATURES if _ANY_PATH.fullmatch(dotted) else ():
-            if not fnmatchcase(dotted, row.path) or not row.is_requested(value):
+        for row in UNSUPPORTED_FEATURES if path[-1] in _NAMES else ():
+            if not fnmatchcase(".".join(map(str, path)), row.path) or not row.is_requested(value):
                 continue
             if not row.example:
                 reason = f"Trainmaster does not have {row.feature}; the training does not depend on it."

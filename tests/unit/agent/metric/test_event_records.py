@@ -14,6 +14,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 
+from tests.support.each_row import each_row
 from tests.support.event_files import event, event_file
 from trainmaster.agent.metric.event_records import CorruptRecordError, Scalar, masked_crc32c, parse_event, parse_records
 
@@ -68,23 +69,39 @@ def tensor(dtype: int, *sizes: int, **content: object) -> TensorProto:
     return TensorProto(dtype=dtype, tensor_shape=shape, **content)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@each_row(
+    "value, expected",
     [
-        pytest.param({"simple_value": 0.5}, [0.5], id="number"),
-        pytest.param({"simple_value": 0.0}, [0.0], id="zero"),
-        pytest.param({"simple_value": float("nan")}, [], id="not a number"),
-        pytest.param({"simple_value": float("inf")}, [], id="infinite"),
-        pytest.param({"tensor": tensor(1, float_val=[0.5])}, [0.5], id="float"),
-        pytest.param({"tensor": tensor(1, tensor_content=b"\0\0\0?")}, [0.5], id="float as bytes"),
-        pytest.param({"tensor": tensor(2, double_val=[0.1])}, [0.1], id="double"),
-        pytest.param({"tensor": tensor(1)}, [0.0], id="zero that is left out"),
-        pytest.param({"tensor": tensor(1, 1, float_val=[0.5])}, [0.5], id="list of one"),
-        pytest.param({"tensor": tensor(1, 2, float_val=[0.5, 1.5])}, [], id="list of two"),
-        pytest.param({"tensor": tensor(1, 2, float_val=[0.5])}, [], id="list of two equal ones"),
-        pytest.param({"tensor": tensor(1, 0)}, [], id="empty list"),
-        pytest.param({"tensor": tensor(7, string_val=["ü".encode()])}, [], id="text"),
-        pytest.param({"tensor": tensor(1, tensor_content=b"\0\0")}, [], id="too few bytes"),
+        ({"simple_value": 0.5}, [0.5]),
+        ({"simple_value": 0.0}, [0.0]),
+        ({"simple_value": float("nan")}, []),
+        ({"simple_value": float("inf")}, []),
+        ({"tensor": tensor(1, float_val=[0.5])}, [0.5]),
+        ({"tensor": tensor(1, tensor_content=b"\0\0\0?")}, [0.5]),
+        ({"tensor": tensor(2, double_val=[0.1])}, [0.1]),
+        ({"tensor": tensor(1)}, [0.0]),
+        ({"tensor": tensor(1, 1, float_val=[0.5])}, [0.5]),
+        ({"tensor": tensor(1, 2, float_val=[0.5, 1.5])}, []),
+        ({"tensor": tensor(1, 2, float_val=[0.5])}, []),
+        ({"tensor": tensor(1, 0)}, []),
+        ({"tensor": tensor(7, string_val=["ü".encode()])}, []),
+        ({"tensor": tensor(1, tensor_content=b"\0\0")}, []),
+    ],
+    ids=[
+        "number",
+        "zero",
+        "not a number",
+        "infinite",
+        "float",
+        "float as bytes",
+        "double",
+        "zero that is left out",
+        "list of one",
+        "list of two",
+        "list of two equal ones",
+        "empty list",
+        "text",
+        "too few bytes",
     ],
 )
 def test_finite_number_is_a_scalar(value: dict[str, object], expected: list[float]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.integration.agent.support.vm import agent_identity
+from tests.support.each_row import each_row
 from trainmaster.agent.program.conventions import launch_variables, log_folder_variables, run_variables
 from trainmaster.agent.program.environment import environment_of, platform_variables, program_package
 
@@ -73,8 +74,8 @@ def test_summary_events_are_written_where_those_of_the_job_are_looked_for(
     assert log_folder_variables(platform, job_dir).get("TENSORBOARD_LOGGING_DIR") == expected
 
 
-@pytest.mark.parametrize(
-    ("module", "args", "expected"),
+@each_row(
+    "module, args, expected",
     [
         ("trainer.task", ["-m", "resnet"], "trainer"),
         ("torch.distributed.run", ["--nnodes", "2", "-m", "trainer.ddp", "x"], "trainer"),
@@ -89,8 +90,8 @@ def test_program_is_the_module_that_a_launcher_starts(module: str, args: list[st
     assert program_package(agent_identity(python_module=module, args=args).config) == expected
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
+@each_row(
+    "names, expected",
     [
         ((), set()),
         (("LEVEL", "XWANDB_A"), set()),

@@ -8,6 +8,7 @@ import time
 import pytest
 from tqdm import tqdm  # type: ignore[import-untyped]
 
+from tests.support.each_row import each_row
 from trainmaster.agent.model.reading import METRICS_MAX, Reading
 from trainmaster.agent.progress.printed import TEXT_CHARS_MAX, read_printed
 
@@ -18,9 +19,7 @@ KERAS_3 = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "share", "step", "steps", "metrics"),
-    [
+@each_row("text, share, step, steps, metrics", [
         (TQDM, 0.45, 450, 1000, {"loss": 0.12}),
         (KERAS_3, 0.245, 245, 1000, {"accuracy": 0.8812, "loss": 0.4031}),
         (f"{KERAS_3}\nEpoch 4/10\n", 0.3, None, None, {"accuracy": 0.8812, "loss": 0.4031}),
@@ -54,8 +53,7 @@ KERAS_3 = (
         ("100%|██████████| 1000/1000 [00:27<00:00, 36.20it/s]", None, None, None, {}),
         ("", None, None, None, {}),
         ("the step 7 before 2026/11/26 and 1/2 cup; no loss here: -", None, 7, None, {}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_line_of_a_library_is_read(
     text: str, share: float | None, step: int | None, steps: int | None, metrics: dict[str, float]
 ) -> None:
@@ -65,7 +63,7 @@ def test_line_of_a_library_is_read(
     assert reading.share == (None if share is None else pytest.approx(share))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "step 10/5",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.each_row import each_row
 from trainmaster.agent.setup.framework_builds import is_framework, versions_to_keep
 
 OF_TENSORFLOW = ("tensorflow", "tensorflow-tpu", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tf-nightly")
@@ -27,8 +28,8 @@ def test_every_name_of_an_installed_framework_keeps_its_build(installed: dict[st
     assert versions_to_keep(installed) == kept
 
 
-@pytest.mark.parametrize(
-    ("requirement", "expected"),
+@each_row(
+    "requirement, expected",
     [
         ("tensorflow[and-cuda]==2.21.*", True),
         ("TensorFlow_TPU==2.20.*", True),

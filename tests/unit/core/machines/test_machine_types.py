@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from google.cloud import compute_v1
 
+from tests.support.each_row import each_row
 from tests.unit.core.machines.recorded_machine_types import LISTED, NEWER
 from trainmaster.core.machines.families import FAMILIES, HYPERDISK_BALANCED, Family, Sale
 from trainmaster.core.machines.gpus import GPUS
@@ -52,7 +53,7 @@ def series_of(names: Sequence[str]) -> str:
     return names[0].partition("-")[0]
 
 
-@pytest.mark.parametrize("lines", by_series(RECORDED), ids=series_of)
+@each_row("lines", by_series(RECORDED))
 def test_machine_type_has_the_figures_of_the_recorded_answer(lines: Sequence[str]) -> None:
     for expected in map(recorded, lines):
         machine = find_machine_type(expected.name)
@@ -65,7 +66,7 @@ def test_machine_type_has_the_figures_of_the_recorded_answer(lines: Sequence[str
         assert gpus == ([(machine.gpu.type, machine.gpu.count)] if machine.gpu else []), expected.name
 
 
-@pytest.mark.parametrize("names", by_series(EMULATED), ids=series_of)
+@each_row("names", by_series(EMULATED))
 def test_machine_type_of_the_emulator_is_in_the_table_with_the_same_figures(names: Sequence[str]) -> None:
     for name in names:
         machine, emulated = find_machine_type(name), EMULATED[name]
@@ -77,9 +78,7 @@ def test_machine_type_of_the_emulator_is_in_the_table_with_the_same_figures(name
         assert set(EMULATOR.disk_types_of(name)) == set(machine.family.boot_disks), name
 
 
-@pytest.mark.parametrize(
-    "names", by_series(name for name in MACHINE_TYPES if not name.startswith("e2-")), ids=series_of
-)
+@each_row("names", by_series(name for name in MACHINE_TYPES if not name.startswith("e2-")))
 def test_listed_machine_type_is_in_the_emulator_and_sold_in_the_same_ways(names: Sequence[str]) -> None:
     """The emulator has its own table, so that a wrong figure here cannot agree with itself."""
     words = {Sale.ON_DEMAND: "STANDARD", Sale.SPOT: "SPOT", Sale.RESERVATION: "RESERVATION_BOUND"}
@@ -96,14 +95,14 @@ def test_every_gpu_of_the_table_is_in_the_emulator() -> None:
     assert {family.gpu for family in FAMILIES if family.gpu} <= set(GPUS)
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family.gpu], ids=lambda family: family.name)
+@each_row("family", [family for family in FAMILIES if family.gpu])
 def test_family_with_gpus_has_a_recorded_machine_type(family: Family) -> None:
     name = next(name for name, machine in MACHINE_TYPES.items() if machine.family == family)
     is_recorded = any(line.startswith(f"{family.name}-") for line in RECORDED)
     assert is_recorded, f"add a line of {name} to tests/unit/core/machines/recorded_machine_types.py, with its source"
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family.gpu], ids=lambda family: family.name)
+@each_row("family", [family for family in FAMILIES if family.gpu])
 def test_family_with_gpus_has_memory_and_gpus_for_each_size(family: Family) -> None:
     assert family.gib
     assert set(family.gpus) == set(family.sizes) != set()
@@ -119,8 +118,8 @@ def test_newer_general_purpose_family_is_usable_and_boots_from_hyperdisk(name: s
     assert machine.family.boot_disks == (HYPERDISK_BALANCED,)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
+@each_row(
+    "name, reason",
     [
         ("a9-ultragpu-8g", "does not know"),
         ("g9-standard-48", "does not know"),

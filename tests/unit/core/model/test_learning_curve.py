@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.each_row import each_row
 from trainmaster.core.model.learning_curve import (
     CURVES_BYTES_MAX,
     POINT_BYTES,
@@ -22,18 +23,25 @@ def curve(*points: tuple[int, float]) -> tuple[Measurement, ...]:
     return tuple(Measurement(value, step) for step, value in points)
 
 
-@pytest.mark.parametrize(
-    ("known", "reported", "merged"),
+@each_row(
+    "known, reported, merged",
     [
-        pytest.param((), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2)), id="first report"),
-        pytest.param(((1, 0.1),), (), ((1, 0.1),), id="nothing reported"),
-        pytest.param(((1, 0.1),), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2)), id="one more step"),
-        pytest.param(((1, 0.1), (9, 0.9)), ((4, 0.4), (9, 0.8)), ((1, 0.1), (9, 0.8)), id="last step again"),
-        pytest.param(
-            ((1, 0.1), (9, 0.9)), ((4, 0.5), (5, 0.6)), ((1, 0.1), (4, 0.5), (5, 0.6)), id="back to a checkpoint"
-        ),
-        pytest.param((), ((5, 0.5), (1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2)), id="restarted within one report"),
-        pytest.param(((0, 0.1),), ((0, 0.1), (0, 0.7)), ((0, 0.7),), id="no steps"),
+        ((), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2))),
+        (((1, 0.1),), (), ((1, 0.1),)),
+        (((1, 0.1),), ((1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2))),
+        (((1, 0.1), (9, 0.9)), ((4, 0.4), (9, 0.8)), ((1, 0.1), (9, 0.8))),
+        (((1, 0.1), (9, 0.9)), ((4, 0.5), (5, 0.6)), ((1, 0.1), (4, 0.5), (5, 0.6))),
+        ((), ((5, 0.5), (1, 0.1), (2, 0.2)), ((1, 0.1), (2, 0.2))),
+        (((0, 0.1),), ((0, 0.1), (0, 0.7)), ((0, 0.7),)),
+    ],
+    ids=[
+        "first report",
+        "nothing reported",
+        "one more step",
+        "last step again",
+        "back to a checkpoint",
+        "restarted within one report",
+        "no steps",
     ],
 )
 def test_report_is_merged_into_the_curve(

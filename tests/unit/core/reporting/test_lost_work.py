@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, at
 from tests.support.machine_time import world_goodput
 from tests.support.world import World
@@ -25,41 +24,46 @@ def checkpoints(*seconds: float) -> WrittenObjects:
     return written_objects([(f"ckpt-{number}.index", at(second)) for number, second in enumerate(seconds)])
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
+@each_row(
+    "written, expected",
     [
-        pytest.param(None, LostWork(0, 800), id="not listed"),
-        pytest.param(checkpoints(460), LostWork(80, 80), id="checkpoint before the loss"),
-        pytest.param(checkpoints(300, 460), LostWork(80, 80), id="newest checkpoint counts"),
-        pytest.param(checkpoints(50), LostWork(800, 800), id="no checkpoint in this incarnation"),
-        pytest.param(checkpoints(), LostWork(0, 800), id="empty directory: saves elsewhere or never"),
-        pytest.param(checkpoints(510), LostWork(0, 0), id="saved on notice, after the loss was judged"),
-        pytest.param(checkpoints(460, 700), LostWork(80, 80), id="later checkpoints delete older ones first"),
-        pytest.param(
-            written_objects([("ckpt-1", at(460)), ("last.ckpt", at(700))]),
-            LostWork(0, 80),
-            id="a later checkpoint may have replaced a newer one",
-        ),
-        pytest.param(
+        (None, LostWork(0, 800)),
+        (checkpoints(460), LostWork(80, 80)),
+        (checkpoints(300, 460), LostWork(80, 80)),
+        (checkpoints(50), LostWork(800, 800)),
+        (checkpoints(), LostWork(0, 800)),
+        (checkpoints(510), LostWork(0, 0)),
+        (checkpoints(460, 700), LostWork(80, 80)),
+        (written_objects([("ckpt-1", at(460)), ("last.ckpt", at(700))]), LostWork(0, 80)),
+        (
             written_objects([("ckpt-1.index", at(460)), ("ckpt-2.index", at(700)), ("checkpoint", at(700))]),
             LostWork(80, 80),
-            id="TensorFlow's list of checkpoints is no checkpoint of its own",
         ),
-        pytest.param(checkpoints(700), LostWork(0, 800), id="all checkpoints are later: replaced or deleted"),
-        pytest.param(replace(checkpoints(460), is_complete=False), LostWork(0, 80), id="listing was cut off"),
-        pytest.param(
-            written_objects([("ckpt-1", at(300)), ("events.out.tfevents.1.host", at(490))]),
-            LostWork(20, 400),
-            id="event file written after the checkpoint",
-        ),
+        (checkpoints(700), LostWork(0, 800)),
+        (replace(checkpoints(460), is_complete=False), LostWork(0, 80)),
+        (written_objects([("ckpt-1", at(300)), ("events.out.tfevents.1.host", at(490))]), LostWork(20, 400)),
+    ],
+    ids=[
+        "not listed",
+        "checkpoint before the loss",
+        "newest checkpoint counts",
+        "no checkpoint in this incarnation",
+        "empty directory: saves elsewhere or never",
+        "saved on notice, after the loss was judged",
+        "later checkpoints delete older ones first",
+        "a later checkpoint may have replaced a newer one",
+        "TensorFlow's list of checkpoints is no checkpoint of its own",
+        "all checkpoints are later: replaced or deleted",
+        "listing was cut off",
+        "event file written after the checkpoint",
     ],
 )
 def test_lost_work_has_bounds(written: WrittenObjects | None, expected: LostWork) -> None:
     assert lost_work(LOSS, written, at(1000)) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
+@each_row(
+    "name, expected",
     [
         ("digits/model.ckpt-1000.index", True),
         ("digits/checkpoint", True),
@@ -75,8 +79,8 @@ def test_checkpoints_are_distinguished_from_event_files_and_logs(name: str, expe
     assert (name in checkpoints_of([name])) is expected
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
+@each_row(
+    "names, expected",
     [
         # Orbax on Cloud Storage: the second save is not complete
         ("m/1/state/a m/1/commit_success.txt m/2/state/b", "m/1/commit_success.txt"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.support.jobs import a_job, a_spec
 from tests.support.world import World
 from trainmaster.core.model.job import JobState
@@ -18,8 +19,8 @@ from trainmaster.flows import submit
 from trainmaster.presentation.job_view import job_view
 
 
-@pytest.mark.parametrize(
-    ("submission", "through_api", "by", "origin"),
+@each_row(
+    "submission, through_api, by, origin",
     [
         ("gs://bucket/jobs/digits.yaml#17", False, None, "by the upload of gs://bucket/jobs/digits.yaml"),
         ("api:4711", True, "anna@example.com", "through the API, by anna@example.com"),

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from tests.support.decisions import Case, action_of, check_case
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, START, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at
 from trainmaster.core.actions import ContinueProvisioning, RerunJob
 from trainmaster.core.events import CapacityErrorKind, VmsNotCreated, VmsQueued
@@ -83,7 +84,7 @@ CASES: Final[dict[str, Case]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each_row("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_a_capacity_error(case: Case) -> None:
     check_case(case, NOW)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, exited
 from trainmaster.core.events import ExitCause, ProgramError
 from trainmaster.core.rules.messages import replica_failed, summary
@@ -14,8 +15,8 @@ def error(type_: str, message: str) -> ProgramError:
     return ProgramError(type_, message, "trainer/task.py:3 in <module>", "trainer/task.py:3 in <module>")
 
 
-@pytest.mark.parametrize(
-    ("raised", "expected"),
+@each_row(
+    "raised, expected",
     [
         (error("ModuleNotFoundError", "No module named 'pandas'"), 'install_requires=["pandas"]'),
         (error("ModuleNotFoundError", "No module named 'hypertune'"), 'install_requires=["cloudml-hypertune"]'),

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.support.each_row import each_row
 from tests.support.jobs import a_plan, at
 from trainmaster.core.model.capacity import Outcome, Prospect, advisable, decisive_kinds, machine_kind
 from trainmaster.core.model.plan import Accelerator, TaskGroup, Tpu
@@ -67,8 +68,8 @@ def test_least_likely_role_decides_and_a_clock_that_is_behind_does_no_harm() -> 
 MANY_S = 40 * HALF_S
 
 
-@pytest.mark.parametrize(
-    ("outcome", "age_s", "chance"),
+@each_row(
+    "outcome, age_s, chance",
     [
         (None, 0, 0.7 * 0.9 + 0.3 * 0.5),
         (True, 0, 0.7 * 0.9 + 0.3),
@@ -121,8 +122,8 @@ OLD = at(-3600)
 A, B, C, D = Prospect(0.4), Prospect(0.9), Prospect(0.29, OLD), Prospect(0.05, OLD)
 
 
-@pytest.mark.parametrize(
-    ("prospects", "ranks", "order"),
+@each_row(
+    "prospects, ranks, order",
     [
         ((A, B, C, D), (0, 0, 0, 0), (1, 0, 2, 3)),
         ((D, C, B, A), (0, 0, 0, 0), (2, 3, 1, 0)),

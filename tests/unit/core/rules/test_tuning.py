@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-import pytest
-
 from tests.support.decisions import action_of, check_case
+from tests.support.each_row import each_row
 from tests.support.jobs import a_job, at
 from tests.support.tuning_jobs import LAYERS, RATE, a_tuning_job
 from trainmaster.core.actions import FailJob
@@ -110,14 +109,14 @@ CASES: Final[dict[str, tuple[Job, Event, str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each_row("case", CASES.values(), ids=CASES)
 def test_judge_decides_about_a_tuning_job(case: tuple[Job, Event, str]) -> None:
     job, event, expected = case
     check_case((State(job, (), whole=True), event, expected), NOW)
 
 
-@pytest.mark.parametrize(
-    ("letters", "count"),
+@each_row(
+    "letters, count",
     [("", 2), ("q", 1), ("qr", 0), ("s", 2), ("sss", 1), ("sssr", 0), ("f", 0), ("sf", 2), ("ssss", 0)],
 )
 def test_trials_to_begin_follow_from_the_trials_so_far(letters: str, count: int) -> None:

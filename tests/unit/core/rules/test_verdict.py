@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from tests.support.decisions import action_of, summarize
+from tests.support.each_row import each_row
 from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost, ready
 from trainmaster.core.actions import BeginRound, Budget, RerunJob, StopRound
 from trainmaster.core.decisions import Decision, Reason
@@ -121,8 +122,8 @@ def test_first_failure_holds_the_next_round_and_later_ones_change_nothing() -> N
     assert (late.reason, late.is_provisional) == (Reason.ROUND_ENDED, True)
 
 
-@pytest.mark.parametrize(
-    ("event", "expected"),
+@each_row(
+    "event, expected",
     [
         (exited(WORKER_0, signal=6), "7 stop_round member_failed"),
         (exited(WORKER_0, 137, out_of_memory=True), "7 stop_round member_failed"),
@@ -218,8 +219,8 @@ def test_member_is_ready_for_the_round_that_its_vm_reports() -> None:
 # Evidence
 
 
-@pytest.mark.parametrize(
-    ("end", "rank"),
+@each_row(
+    "end, rank",
     [
         (lost(WORKER_0), Rank.MACHINE),
         (exited(WORKER_0, signal=15, cause=ExitCause.VM_STOPPING), Rank.MACHINE),
@@ -278,8 +279,8 @@ def test_loss_while_a_round_is_held_counts_if_the_vm_was_in_the_round_before(wor
 # The verdict
 
 
-@pytest.mark.parametrize(
-    ("ends", "is_free"),
+@each_row(
+    "ends, is_free",
     [
         ([exited(CHIEF, signal=6)], True),
         ([exited(CHIEF, 1, error=PEER_LOSS)], True),
@@ -353,8 +354,8 @@ def test_own_failure_charges_one_restart_to_its_member() -> None:
     assert (begun.job.round.number, begun.job.round.is_held, begun.job.round.began_at) == (2, False, NOW)
 
 
-@pytest.mark.parametrize(
-    ("event", "plan", "expected"),
+@each_row(
+    "event, plan, expected",
     [
         (exited(WORKER_0, 1), {"disable_retries": True}, "6 fail_job retries_disabled"),
         (exited(WORKER_0, 1), {"restart_job_on_worker_restart": True}, "10 rerun_job restart_job_on_worker_restart"),
@@ -536,7 +537,7 @@ def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
     return exited(replica_id, signal=6, **{"error": error, **fields})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("error", SILENCE, ids=[message[:30] for _, message in SILENCE])
+@each_row("error", SILENCE, ids=[message[:30] for _, message in SILENCE])
 def test_verdict_charges_the_only_member_that_did_not_answer_the_others(error: tuple[str, str]) -> None:
     state = held(2, HUNG, stalls=1)
     ends = [exited(member, 1, error=ProgramError(*error, OWN)) for member in (CHIEF, CHIEF, WORKER_0)]
@@ -556,8 +557,8 @@ def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is(
         assert (action.replica, action.charge) == (key, Budget.RESTARTS)
 
 
-@pytest.mark.parametrize(
-    ("state", "ends"),
+@each_row(
+    "state, ends",
     [
         (held(2, HUNG), (silence(CHIEF),)),
         (held(2, HUNG), (silence(CHIEF), silence(WORKER_0), silence(WORKER_1))),
