@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 import pytest
@@ -93,19 +93,8 @@ LIBRARIES: Final = {
         TORCH,
         ("deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank", "--module", "trainer.deep_speed"),
         ("deepspeed==0.19.*",),
-        workers=0,
+        workers=0,  # on several VMs it needs a custom job, which has PyTorch 2.9, or ssh
         faults=ALONE,
-    ),
-    "deepspeed_no_ssh": Library(
-        TORCH,
-        (
-            *("deepspeed.launcher.runner", "--no_ssh", "--node_rank", "$(RANK)", "--hostfile", "{folder}/hostfile"),
-            *("--master_addr", "$(MASTER_ADDR)", "--master_port", "$(MASTER_PORT)", "--no_local_rank"),
-            *("--module", "trainer.deep_speed"),
-        ),
-        ("deepspeed==0.19.*",),
-        extension=(("region", "us-central1"),),
-        faults=("kill worker", "lost VM"),
     ),
     "transformers_deepspeed": Library(
         TORCH,
@@ -204,24 +193,22 @@ class Training:
         uri = f"gs://{lab.bucket}/packages/{name}/{name}_program-0.1-py3-none-any.whl"
         wheel = wheel_of(f"{name}_program", files, requires=library.requires)
         lab.objects.write(uri, wheel, content_type="application/octet-stream")
-        hosts = "".join(f"{replica_id} slots=1\n" for replica_id in self.replicas)  # of DeepSpeed, whatever their names
-        lab.objects.write(f"gs://{lab.bucket}/libraries/{name}/hostfile", hosts.encode(), content_type="text/plain")
+        lab.objects.write(f"gs://{lab.bucket}/libraries/{name}/README", b"checkpoints", content_type="text/plain")
         uris = [uri]
         names = {requirement.partition("==")[0] for requirement in library.requires}
         for path in Path(os.environ.get("WHEELS") or "/nowhere").glob("*.whl"):
             if path.name.partition("-")[0] in names:
                 uris.insert(0, f"gs://{lab.bucket}/packages/{name}/{path.name}")
                 lab.objects.write(uris[0], path.read_bytes(), content_type="application/octet-stream")
-        folder = f"{library.folder}/{lab.bucket}/libraries/{name}"
-        module, *words = (word.format(folder=folder) for word in library.command)
-        package: dict[str, Any] = {"packageUris": uris, "pythonModule": module, "args": [*words, folder]}
-        job_dir = f"gs://{lab.bucket}/libraries/{name}"
-        spec = lab.scripted_spec(library.workers, **package, jobDir=job_dir, runtimeVersion=library.runtime)
-        if any("$(" in word for word in words):  # only jobs of Vertex AI have references
-            package["executorImageUri"] = "us-docker.pkg.dev/vertex-ai/training/pytorch-cpu.2-4:latest"
-            pool = {"machineSpec": {"machineType": "n1-standard-4"}, "pythonPackageSpec": package, "replicaCount": 1}
-            pools = json.loads(json.dumps([pool] * len(self.replicas)))  # without YAML's references
-            spec = {"displayName": name, "jobSpec": {"workerPoolSpecs": pools}}
+        module, *words = library.command
+        spec = lab.scripted_spec(
+            library.workers,
+            packageUris=uris,
+            pythonModule=module,
+            args=[*words, f"{library.folder}/{lab.bucket}/libraries/{name}"],
+            jobDir=f"gs://{lab.bucket}/libraries/{name}",
+            runtimeVersion=library.runtime,
+        )
         env = {variable: value.format(bucket=lab.bucket, server=lab.packages) for variable, value in library.env}
         stall = {"stallTimeout": f"{STALL_S}s"} if {"hang", "hang chief"} & {*self.selected} else {}
         extension = {**stall, "env": env, **dict(library.extension)}
