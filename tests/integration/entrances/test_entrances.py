@@ -59,6 +59,13 @@ DOCUMENTS: Final = {
     },
     **{f"examples/{path.parent.name}": path for path in sorted((TESTS.parent / "examples").glob("*/job.yaml"))},
 }
+REJECTED: Final = [
+    name for name in DOCUMENTS if name.startswith("rejected/") and "id-" not in name and "region" not in name
+]
+"""What no entrance accepts. One in eight is quick to check: `unit/jobspec/test_rejected_jobs.py` shows that the job
+format refuses each, and here, that each entrance asks it."""
+HEAVY: Final = [name for number, name in enumerate(REJECTED) if number % 8]
+
 ALL_RESOURCES: Final = AllowedResources("my-project", ("*",))
 ALGORITHMS: Final = "gs://bucket/algorithms/algorithms-1.whl#1"
 REGION: Final = "us-central1"
@@ -315,7 +322,13 @@ def read(name: str) -> Sent:
         return Sent(name, {"jobId": "unreadable"})
 
 
-@each_row("name", DOCUMENTS)
+@pytest.mark.heavy
+@each_row("name", HEAVY)
+def test_rejected_document_is_refused_at_every_entrance(entrances: Entrances, name: str) -> None:
+    assert all(isinstance(result, str) for result in answers(entrances, read(name)).values())
+
+
+@each_row("name", [name for name in DOCUMENTS if name not in HEAVY])
 def test_document_has_the_same_answer_and_plan_at_every_entrance(entrances: Entrances, name: str) -> None:
     sent = read(name)
     results = answers(entrances, sent)

@@ -111,8 +111,9 @@ def holders(value: object, model: type[WireModel] | None, path: Path_) -> Iterat
                 yield from holders(inner, nested_models(model)[path[0]], path[1:])
 
 
-def values_of(model: type[WireModel], name: str) -> Iterator[object]:
-    """Yield values of a field that its type allows: its example and others, and None for its absence."""
+@cache
+def values_of(model: type[WireModel], name: str) -> tuple[object, ...]:
+    """Return values of a field that its type allows: its example and others, and None for its absence."""
     example = field_example(model, name)
     others: tuple[object, ...] = ()
     match example:
@@ -128,11 +129,12 @@ def values_of(model: type[WireModel], name: str) -> Iterator[object]:
             others = ({"x": "y"},)
     annotation = next(info.annotation for info in model.model_fields.values() if info.alias == name)
     members = [member for kind in typing.get_args(annotation) for member in names_of(kind)]
-    yield None
+    allowed = []
     for value in (example, *others, *members):
         with contextlib.suppress(ValidationError):
             model.model_validate({name: value})
-            yield value
+            allowed.append(value)
+    return None, *allowed
 
 
 def names_of(kind: object) -> list[str]:
