@@ -72,6 +72,7 @@ def test_worker_killed_by_sigterm_every_time_uses_all_restarts_and_reruns(lab: L
     assert len(set(vms)) == 4, "each rerun uses another VM"
 
 
+@pytest.mark.heavy
 def test_second_identical_exception_fails_the_job_with_its_traceback(lab: Lab) -> None:
     job_id = submit_with_action(lab, "bug")
     state = wait_for_failure(lab, job_id, 60)

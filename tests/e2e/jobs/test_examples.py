@@ -132,6 +132,7 @@ def test_pytorch_example_trains_on_two_vms(lab: Lab) -> None:
     assert accuracy(lab, state) >= 0.85
 
 
+@pytest.mark.heavy
 def test_pytorch_ranks_of_two_vms_find_each_other(lab: Lab) -> None:
     """The program fails unless each rank counts both."""
     spec = lab.scripted_spec(workers=1, pythonModule="trainer.ranks", args=[], runtimeVersion="pytorch-2.13")

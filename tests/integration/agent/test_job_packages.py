@@ -237,7 +237,7 @@ class Storage:
 def test_option_for_build_dependencies_is_used_only_where_pip_has_it(
     version: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmaster.agent.setup.job_packages.metadata.version", lambda _: version)
+    monkeypatch.setattr("trainmaster.agent.setup.job_packages.installed_version", lambda _: version)
     assert has_check_option() is expected
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,7 @@ def test_requirement_is_satisfied_by_the_installed_version(requirement: str, exp
 
 
 def test_local_build_satisfies_its_public_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainmaster.agent.setup.runtime_packages.metadata.version", lambda _: "2.13.0+cpu")
+    monkeypatch.setattr("trainmaster.agent.setup.runtime_packages.installed_version", lambda _: "2.13.0+cpu")
     assert is_satisfied("torch==2.13.*")
     assert not is_satisfied("torch==2.1.*")
 
@@ -58,12 +58,10 @@ def test_local_build_satisfies_its_public_version(monkeypatch: pytest.MonkeyPatc
 def test_companions_of_a_torch_for_cpus_are_builds_for_cuda(
     torch: str, requirement: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def version_of(name: str) -> str:
-        if name == "torch" and torch:
-            return torch
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("trainmaster.agent.setup.runtime_packages.metadata.version", version_of)
+    versions = {"torch": torch}
+    monkeypatch.setattr(
+        "trainmaster.agent.setup.runtime_packages.installed_version", lambda name: versions.get(name, "")
+    )
     assert is_another_build(requirement) is expected
 
 

@@ -12,7 +12,6 @@ import re
 import site
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 
 FRAMEWORKS = (
@@ -51,6 +50,8 @@ def keep_builds(folder: Path) -> Sequence[str]:
 
     `folder`: where the file of constraints is written. May be repeated.
     """
+    from importlib import metadata
+
     path = [site.getusersitepackages(), *sys.path]  # Python adds the former only if it exists at the start
     found = [(item.metadata["Name"], item.version) for item in metadata.distributions(path=path)]
     installed = {normalize(name): version for name, version in reversed(found) if name}

@@ -7,7 +7,6 @@ import os
 import re
 import site
 from collections.abc import Iterable
-from importlib import metadata
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -25,6 +24,8 @@ def require_nothing(packages: Iterable[Path]) -> bool:
 
 def _requirements_by_file() -> dict[str, list[str]]:
     """Return the requirements of each package in the user site that was installed from a file."""
+    from importlib import metadata
+
     requirements: dict[str, list[str]] = {}
     for distribution in metadata.distributions(path=[site.getusersitepackages()]):
         url = _source(distribution.read_text("direct_url.json") or "null")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
-import tarfile
-import zipfile
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
 from trainmaster.agent.setup.cloud_storage import StorageReader, split_uri
 from trainmaster.agent.setup.framework_builds import keep_builds
 from trainmaster.agent.setup.installed_packages import require_nothing
 from trainmaster.agent.setup.pip import Pip, pip_error
+from trainmaster.agent.setup.runtime_packages import installed_version
 from trainmaster.agent.setup.setup_errors import new_setup_error
 from trainmaster.agent.workspace import Workspace
 
@@ -86,8 +84,8 @@ class JobPackages:
 def has_check_option() -> bool:
     """Return whether pip has --check-build-dependencies: since 22.1.1 (its news). Ubuntu 22.04 has 22.0."""
     try:
-        major, minor = (int(part) for part in metadata.version("pip").split(".")[:2])
-    except (metadata.PackageNotFoundError, ValueError):
+        major, minor = (int(part) for part in installed_version("pip").split(".")[:2])
+    except ValueError:
         return False
     return (major, minor) >= (22, 2)
 
@@ -107,6 +105,9 @@ def builds_without_isolation(package: Path) -> bool:
     ``gcloud`` makes such packages. The pip of AI Platform Training always built without isolation, and so do pips
     before version 25.3; later ones download setuptools first.
     """
+    import tarfile
+    import zipfile
+
     try:
         if package.name.endswith(".zip"):
             with zipfile.ZipFile(package) as archive:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 import subprocess
+import sys
 
 from trainmaster.agent.google_http.http_call import HttpError
 from trainmaster.agent.google_http.metadata_server import MetadataServer
@@ -13,7 +13,7 @@ from trainmaster.agent.program.devices import driver_version, has_gpu, has_tpu, 
 
 def describe_machine(metadata: MetadataServer, engine: ContainerEngine | None) -> str:
     """Return boot image, Python, accelerator with its driver, and container engine. Raises nothing."""
-    parts = (_image(metadata), f"Python {platform.python_version()}", _accelerator(), _engine(engine))
+    parts = (_image(metadata), f"Python {sys.version.split()[0]}", _accelerator(), _engine(engine))
     return f"This VM: {', '.join(parts)}."
 
 

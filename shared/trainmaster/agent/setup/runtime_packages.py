@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib import metadata
 
 from trainmaster.agent.setup.framework_builds import is_framework, keep_builds
 from trainmaster.agent.setup.pip import Pip, pip_error
@@ -48,10 +47,7 @@ def is_another_build(requirement: str) -> bool:
     """Return whether the package index has only a build for CUDA, which this image's torch for CPUs cannot load."""
     if not re.match(r"torch(vision|audio)\b", requirement):
         return False
-    try:
-        return metadata.version("torch").endswith("+cpu") and not is_satisfied(requirement)
-    except metadata.PackageNotFoundError:
-        return False
+    return installed_version("torch").endswith("+cpu") and not is_satisfied(requirement)
 
 
 def is_satisfied(requirement: str) -> bool:
@@ -64,9 +60,12 @@ def is_satisfied(requirement: str) -> bool:
     if pinned is None:
         return False
     name, required, is_prefix = pinned.groups()
-    try:
-        installed = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    public = installed.split("+")[0]  # "2.13.0+cpu": like pip, accept whichever build the image has
+    public = installed_version(name).split("+")[0]  # "2.13.0+cpu": like pip, accept whichever build the image has
     return public == required or (bool(is_prefix) and public.startswith(f"{required}."))
+
+
+def installed_version(name: str) -> str:
+    """Return the version of a distribution, or "" if it is not installed."""
+    from importlib import metadata
+
+    return next((found.version for found in metadata.distributions(name=name)), "")
