@@ -109,6 +109,15 @@ def test_stop_and_delete_by_the_user_have_no_entry(log: Log) -> None:
     assert log.of_vm("stopped") == []
 
 
+def test_each_name_has_one_address_that_no_other_emulator_uses(log: Log, emulator: Emulator) -> None:
+    def address(emulator: Emulator, name: str) -> str:
+        return str(emulator.call(f"/emulator/v1/address?name={name}")["address"])
+
+    assert address(emulator, "a") == address(emulator, "a") != address(emulator, "b")
+    other_addresses = {address(log.emulator, f"vm-{n}") for n in range(20)}
+    assert not other_addresses & {address(emulator, f"vm-{n}") for n in range(20)}
+
+
 @pytest.mark.parametrize("topic", ["t", "projects/p/topics/"])
 def test_malformed_topic_option_is_refused(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")

@@ -13,6 +13,7 @@ import pytest
 from google.cloud import compute_v1
 
 from tests.integration.compute.emulator import PROJECT, ZONE, Emulator, is_running, running_emulator
+from tests.integration.tpu.slices import ONE_HOST, Slices
 from tests.support.stack import eventually
 from trainmaster_emulators.machines.gcsfuse.server import gcsfuse_program
 from trainmaster_emulators.machines.powered_vm import Disk
@@ -252,24 +253,17 @@ def emulator_request(name: str) -> dict[str, Any]:
     return {"name": name, "machine_type": "n1-standard-4", "disks": [disk]}
 
 
-def test_each_name_has_one_address_that_no_other_emulator_uses(emulator: Emulator, tmp_path: Path) -> None:
-    def address(emulator: Emulator, name: str) -> str:
-        return str(emulator.call(f"/emulator/v1/address?name={name}")["address"])
-
-    assert address(emulator, "a") == address(emulator, "a") != address(emulator, "b")
-    with running_emulator(tmp_path) as other:
-        other_addresses = {address(other, f"vm-{n}") for n in range(20)}
-        assert not other_addresses & {address(emulator, f"vm-{n}") for n in range(20)}
-
-
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_no_process_outlives_the_emulator(tmp_path: Path, signum: signal.Signals) -> None:
     with running_emulator(tmp_path) as emulator:
         for name in ("a", "b"):
             emulator.run(name, STUBBORN)
             eventually(lambda name=name: "ready" in emulator.serial(name))  # type: ignore[misc]
+        slices = Slices(emulator)
+        slices.run("slice", STUBBORN, ONE_HOST)
+        eventually(lambda: "ready" in slices.logs("slice")[0])
         pids = emulator.vm_processes()
-        assert len(pids) >= 10
+        assert len(pids) >= 15
         emulator.process.send_signal(signum)
         emulator.process.wait(10)
         eventually(lambda: not any(map(is_running, pids)))

@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.integration.compute.emulator import running_emulator
+from tests.support.each_row import each_row
 from tests.support.serving import serving
 from tests.support.stack import recording_functions, reserved_ports
 from trainmaster_emulators.logging.entries import Entries
@@ -120,8 +122,7 @@ def status(address: str, method: str, headers: dict[str, str]) -> tuple[int, byt
         connection.close()
 
 
-@pytest.mark.parametrize("headers", FROM_PAGES.values(), ids=FROM_PAGES)
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@each_row("method, headers", product(["GET", "POST"], FROM_PAGES.values()))
 def test_request_of_a_web_page_is_refused(address: str, method: str, headers: dict[str, str]) -> None:
     """The proxy does not look at Host, but serves nothing except CONNECT, which no web page can send."""
     code, body = status(address, method, headers)
@@ -133,7 +134,7 @@ def test_request_of_a_web_page_is_refused(address: str, method: str, headers: di
     assert str(reason) in json.loads(body)["error"]["message"]
 
 
-@pytest.mark.parametrize("headers", FROM_CLIENTS.values(), ids=FROM_CLIENTS)
+@each_row("headers", FROM_CLIENTS.values(), ids=FROM_CLIENTS)
 def test_request_of_a_client_is_served(address: str, headers: dict[str, str]) -> None:
     _, body = status(address, "GET", headers)
     assert b"the local stack " not in body

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,8 +9,7 @@ import yaml
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from tests.integration.compute.emulator import running_emulator
-from tests.integration.tpu.slices import FOUR_HOSTS, ONE_HOST, Slices
+from tests.integration.tpu.slices import ONE_HOST, Slices
 from tests.support.stack import eventually
 
 READ = """
@@ -144,14 +141,3 @@ def test_deleted_slice_leaves_no_process_and_no_disk(slices: Slices) -> None:
     slices.done(slices.client.delete_node(name=node.name))
     assert not slices.compute.vm_processes()
     assert not list((Path(slices.compute.state_dir) / "vms").iterdir()), "disks are deleted with their hosts"
-
-
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
-def test_no_host_outlives_the_emulator(tmp_path: Path, signum: signal.Signals) -> None:
-    with running_emulator(tmp_path) as emulator:
-        slices = Slices(emulator)
-        slices.run("pod", "setsid sleep 600 & sleep 600", FOUR_HOSTS)
-        eventually(lambda: len(emulator.vm_processes()) >= 12, 30)
-        os.kill(emulator.process.pid, signum)
-        emulator.process.wait(30)
-        eventually(lambda: not emulator.vm_processes(), 30)
