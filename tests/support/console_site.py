@@ -55,8 +55,9 @@ class Site:
     """Calls until the quota of Cloud Logging is used up; None: it never is."""
     metrics: FakeMetrics = field(default_factory=FakeMetrics)
     is_read_only: bool = False
-    _parsed: dict[int, tuple[dict[str, Any], Row]] = field(default_factory=dict)
-    """By the identity of an entry, which is kept, so that no other entry gets the same identity."""
+    _log: Entries = field(default_factory=lambda: Entries(Path(":memory:")))
+    _logged: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The entries of `_log` by their identity, which no other entry gets while they are kept."""
 
     def __post_init__(self) -> None:
         self.sign_in = LoopbackSignIn("anna@example.com", (HOST, "localhost:8080"))
@@ -88,22 +89,26 @@ class Site:
             if not self.log_calls_left:
                 raise TemporaryError("429: the quota of read requests per minute is used up")
             self.log_calls_left -= 1
-        stored = Entries(Path(":memory:"))
-        stored.add([self._parse(entry) for entry in self.entries])
+        stored = self._stored()
         after = tuple(json.loads(query.token)) if query.token else None
         found, last = stored.page(
             ["projects/my-project"], parse(query.filter), after, query.limit, descending=query.newest_first
         )
-        stored.close()
         return [json.loads(entry) for entry in found], json.dumps(last) if last else ""
 
+    def _stored(self) -> Entries:
+        """Return a log with `entries`. New ones are added to it; if some are gone, it begins anew."""
+        if not self._logged.keys() <= set(map(id, self.entries)):
+            self._log, self._logged = Entries(Path(":memory:")), {}
+        added = [entry for entry in self.entries if id(entry) not in self._logged]
+        self._log.add([self._parse(entry) for entry in added])
+        self._logged.update((id(entry), entry) for entry in added)
+        return self._log
+
     def _parse(self, entry: dict[str, Any]) -> Row:
-        if id(entry) not in self._parsed:
-            labels = {"ml.googleapis.com/job_id": "digits_1", **entry.get("labels", {})}
-            defaults = {"logName": "projects/my-project/logs/trainmaster", "resource": {"type": "ml_job"}}
-            received_ns = time.time_ns() + 365 * 86_400 * 10**9
-            self._parsed[id(entry)] = entry, parse_entry({**entry, "labels": labels}, defaults, received_ns)
-        return self._parsed[id(entry)][1]
+        labels = {"ml.googleapis.com/job_id": "digits_1", **entry.get("labels", {})}
+        defaults = {"logName": "projects/my-project/logs/trainmaster", "resource": {"type": "ml_job"}}
+        return parse_entry({**entry, "labels": labels}, defaults, time.time_ns() + 365 * 86_400 * 10**9)
 
     def open(self) -> None:
         """Sign in as the command line does."""

@@ -84,7 +84,7 @@ def parse_entry(entry: Json, request: Json, now_ns: int, refused_types: Collecti
         **({"labels": labels} if labels else {}),
     }
     text = json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
-    if (size := _size(stored)) > ENTRY_BYTES_MAX:
+    if 8 * len(text) > ENTRY_BYTES_MAX and (size := _size(stored)) > ENTRY_BYTES_MAX:
         raise invalid(f"Log entry with size {size} exceeds maximum size of {ENTRY_BYTES_MAX}.")
     return Row((timestamp, insert_id, log_name), now_ns, severity, text)
 

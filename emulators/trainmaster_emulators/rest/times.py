@@ -34,5 +34,5 @@ def rfc3339(at_ns: int) -> str:
     digits = f"{fraction:09d}"
     while digits.endswith("000"):
         digits = digits[:-3]
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    text = (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
     return f"{text}.{digits}Z" if digits else f"{text}Z"

@@ -150,26 +150,16 @@ def test_live_page_that_falls_behind_names_what_it_does_not_show(log: Site) -> N
     page = log.text(update(page))
     assert "an unknown number of lines from 2026-11-21T03:00:10.124" in page
     assert "to 2026-11-21T03:00:20.750Z are not shown" in page
-    newest = rows(page)
-    following = log.text(link(page, "gap"))
+    newest, gap = rows(page), link(page, "gap")
+    assert link(log.text(update(page)), "gap") == gap, "it stays named while the page is updated"
+    assert 'id="gap"' not in log.text(LOGS)
+    following = log.text(gap)
     missing = rows(following)
     while newest[0] not in missing:
         following = log.text(link(following, "newer"))
         missing += rows(following)
     between = missing[: missing.index(newest[0])]
     assert shown + between + newest == in_order(log.entries)
-
-
-def test_gap_stays_named_while_the_page_is_updated(log: Site) -> None:
-    log.entries = burst(500, 10)
-    page = log.text(LOGS)
-    log.entries += burst(8_000, 20, first=500)
-    page = log.text(update(page))
-    gap = link(page, "gap")
-    page = log.text(update(page))
-    assert gap
-    assert link(page, "gap") == gap
-    assert 'id="gap"' not in log.text(LOGS)
 
 
 def test_filters_have_their_effect_and_stay_in_the_links(log: Site) -> None:
