@@ -67,6 +67,8 @@ class Library:
     """What the command line of a process that trains contains."""
     per_epoch: bool = False
     """Whether `step` finds epochs of `SAVE_EVERY` steps."""
+    in_bursts: bool = False
+    """Whether the output appears only at checkpoints, as a bar without line ends does: a save may be hit."""
 
 
 ALONE: Final = ("kill chief", "preemption")
@@ -104,9 +106,9 @@ LIBRARIES: Final = {
         env=(
             ("ACCELERATE_USE_CPU", "false"),  # the platform's `true` turns DeepSpeed off
             ("ACCELERATE_USE_DEEPSPEED", "true"),
-            ("PYTHONUNBUFFERED", "1"),  # a bar without line ends is shown every ten seconds, always at a checkpoint
         ),
         faults=("kill worker", "lost VM"),
+        in_bursts=True,
     ),
     "keras": Library(
         "scikit-learn-1.9",
@@ -254,7 +256,9 @@ class Training:
             shown = self.steps
             if self.library.per_epoch or self.library.step.startswith("saved"):
                 return len(set(shown)) > 1
-            return len(set(shown)) > 2 and shown[-1] > SAVE_EVERY and 4 <= shown[-1] % SAVE_EVERY <= 12
+            if len(set(shown)) < 3 or shown[-1] <= SAVE_EVERY:
+                return False
+            return self.library.in_bursts or 4 <= shown[-1] % SAVE_EVERY <= 12
 
         self.lab.until(has_trained, within_s)
         outputs = [self.lab.console(self.job_id, replica_id).rpartition(START)[2] for replica_id in self.replicas]
