@@ -1,0 +1,189 @@
+"""The verdict on a round that ended because members hung."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.support.decisions import action_of, summarize
+from tests.support.each_row import each_row
+from tests.support.held_rounds import (
+    BUG,
+    JAX_ABORT,
+    LATE_PEERS,
+    MEMBERS,
+    NOW,
+    OWN,
+    PEER_LOSS,
+    held,
+    judge_held,
+)
+from tests.support.jobs import CHIEF, WORKER_0, WORKER_1, a_job, a_plan, a_replica, a_state, at, exited, lost
+from trainmaster.core.actions import BeginRound, Budget, RerunJob
+from trainmaster.core.events import End, ExitCause, ProgramError, ReplicaExited
+from trainmaster.core.evolve import apply, evolve
+from trainmaster.core.model.exit_policy import ExitAction, ExitPolicy, ExitRule
+from trainmaster.core.model.job import State
+from trainmaster.core.model.replica import Replica, ReplicaState
+from trainmaster.core.model.replica_id import ReplicaId, TaskType
+from trainmaster.core.model.round import Round
+from trainmaster.core.rules.messages import PEER_SILENT, STILL
+
+STEP: Final = "trainer/task.py:9 in step"
+DATA: Final = "trainer/data.py:41 in batches"
+ALL_STILL: Final = "all 3 replicas were still for 10 minutes"
+CHIEF_SILENT: Final = "chief 0 printed nothing for 60 s"
+
+
+def test_verdict_does_not_name_one_of_several_members_that_stalled() -> None:
+    stalls = [exited(replica_id, signal=15, cause=ExitCause.STALLED) for replica_id in (CHIEF, WORKER_0)]
+    assert judge_held(held(), *stalls).text == (
+        "Round 1 ended: several members printed nothing for the job's stallTimeout. "
+        "All members restart in their VMs (stall 1 of 3)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("errors", "text"),
+    [
+        (
+            [(STILL, STEP), (STILL, DATA), (STILL, STEP)],
+            ALL_STILL + ": worker 0 in call (trainer/data.py:41), the others in call (trainer/task.py:9)",
+        ),
+        ([(STILL, STEP)] * 2, ALL_STILL + ": all in call (trainer/task.py:9)"),
+        ([(STILL, "")], ALL_STILL),
+        (
+            [("Silent", DATA), (PEER_SILENT, STEP)],
+            CHIEF_SILENT + ": chief 0 in call (trainer/data.py:41), worker 0 in call (trainer/task.py:9)",
+        ),
+        ([("Silent", ""), ("Silent", "")], "several members printed nothing for 60 s"),
+        ([(PEER_SILENT, "")], "another member"),
+    ],
+)  # fmt: skip
+def test_verdict_on_a_stall_says_where_the_members_hung(errors: list[tuple[str, str]], text: str) -> None:
+    words = {STILL: "still for 10 minutes", "Silent": "printed nothing for 60 s", PEER_SILENT: "another member"}
+    stalls = [
+        exited(
+            replica_id,
+            signal=6,
+            cause=ExitCause.STALLED,
+            error=ProgramError(kind, words[kind], "torch/x.py:1 in call" if own else "", own),
+        )
+        for replica_id, (kind, own) in zip((CHIEF, WORKER_0, WORKER_1), errors, strict=False)
+    ]
+    decision = judge_held(held(), *stalls, *stalls)  # an exit may be reported, and be part of a vm-ready, too
+    assert decision.text == f"Round 1 ended: {text}. All members restart in their VMs (stall 1 of 3)."
+
+
+@pytest.mark.parametrize(
+    ("worker", "ends", "absent"),
+    [
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF, WORKER_0), "; worker 1 reported no failure"),
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(90)), (CHIEF, WORKER_0), "; worker 1 had exited 0"),
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), (CHIEF,), ""),
+        (a_replica(WORKER_1, incarnation=2, ordered_at=at(10)), MEMBERS, ""),
+    ],
+    ids=["hangs", "completed", "two others", "no other"],
+)
+def test_verdict_names_the_only_member_that_reports_no_failure_if_all_others_lost_a_peer(
+    worker: Replica, ends: tuple[ReplicaId, ...], absent: str
+) -> None:
+    decision = judge_held(held(2, worker), *(exited(member, 1, error=PEER_LOSS) for member in ends))
+    assert f"chief 0 failed first: UnavailableError: Socket closed (ops.py:1 in f){absent}. Restart 1" in decision.text
+    own = judge_held(held(2, worker), *(exited(member, 1, error=BUG) for member in ends))
+    assert "; worker" not in own.text
+
+
+HUNG: Final = a_replica(WORKER_1, incarnation=2, ordered_at=at(10))
+SILENCE: Final = (
+    *(error for error in LATE_PEERS if not re.search("clients|keys|unhealthy", error[1])),
+    ("Aborted", "Terminating process because … absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded"),
+    ("DeadlineExceededError", "Collective ops is aborted by: …\n\nRPC: /tensorflow.CoordinationService/Heartbeat"),
+    ("UnavailableError", "Error reported from /job:worker/task:0: tasks are unhealthy (stopped sending heartbeats):"),
+)
+
+
+def silence(replica_id: ReplicaId, **fields: object) -> ReplicaExited:
+    error = ProgramError("Aborted", f"{JAX_ABORT.message} UNAVAILABLE: … (stopped sending heartbeats):", "")
+    return exited(replica_id, signal=6, **{"error": error, **fields})  # type: ignore[arg-type]
+
+
+@each_row("error", SILENCE, ids=[message[:30] for _, message in SILENCE])
+def test_verdict_charges_the_only_member_that_did_not_answer_the_others(error: tuple[str, str]) -> None:
+    state = held(2, HUNG, stalls=1)
+    ends = [exited(member, 1, error=ProgramError(*error, OWN)) for member in (CHIEF, CHIEF, WORKER_0)]
+    decision = judge_held(state, *ends)
+    assert decision.text.startswith("Round 1 ended: worker 1 did not answer, and chief 0 failed: ")
+    assert decision.text.endswith(". Restart 1 of 5 of worker 1, in the same VM.")
+    begun = apply(state, evolve(state, decision, NOW))
+    assert [replica.restarts_used for replica in begun.replicas] == [0, 0, 1]
+
+
+def test_member_that_did_not_answer_is_charged_in_a_gang_of_two_whichever_it_is() -> None:
+    for hung, other in ((CHIEF, WORKER_0), (WORKER_0, CHIEF)):
+        job, key = a_job(plan=a_plan(1)), a_replica(hung).key
+        two = [a_replica(member, incarnation=2, ordered_at=at(10)) for member in (CHIEF, WORKER_0)]
+        state = a_state(*two, job=replace(job, round=Round(2, is_held=True, began_at=at(10), ordered_at=at(90))))
+        action = action_of(judge_held(state, silence(other), silence(other)), BeginRound)
+        assert (action.replica, action.charge) == (key, Budget.RESTARTS)
+
+
+@each_row(
+    "state, ends",
+    [
+        (held(2, HUNG), (silence(CHIEF),)),
+        (held(2, HUNG), (silence(CHIEF), silence(WORKER_0), silence(WORKER_1))),
+        (held(2, HUNG), (exited(WORKER_0, signal=6), silence(CHIEF))),
+        (held(2, HUNG), tuple(exited(member, 1, error=PEER_LOSS) for member in (CHIEF, WORKER_0))),
+        (held(2, replace(HUNG, ordered_at=at(90))), (silence(CHIEF), silence(WORKER_0))),
+        (held(2, replace(HUNG, ordered_at=at(95), vm_generation=2)), (silence(CHIEF), silence(WORKER_0))),
+        (held(2, HUNG, without=(WORKER_1,)), (silence(CHIEF), silence(WORKER_0))),
+    ],
+    ids=[
+        "two others",
+        "no other",
+        "an abort without words",
+        "a closed connection",
+        "it completed",
+        "its VM was replaced since",
+        "it took no part",
+    ],
+)
+def test_verdict_charges_the_first_end_if_no_single_member_is_known_to_have_hung(
+    state: State, ends: tuple[End, ...]
+) -> None:
+    decision = judge_held(state, *ends)
+    charged = "worker 0" if "signal 6" in decision.text else "chief 0"
+    assert f"ended: {charged} failed first: " in decision.text
+    assert f"Restart 1 of 5 of {charged}" in decision.text
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        (lost(WORKER_1), "Round 1 ended: the VM of worker 1 was preempted. Free of charge."),
+        (exited(WORKER_1, 1, error=BUG), "worker 1 failed first: ValueError"),
+        (exited(WORKER_1, 1), "worker 1 failed first: it exited with status 1"),
+        (exited(WORKER_1, signal=9, cause=ExitCause.STALLED), "worker 1 printed nothing for the job's stallTimeout"),
+    ],
+)
+def test_end_that_is_stronger_evidence_decides_before_the_silence_of_a_member(end: End, text: str) -> None:
+    assert text in judge_held(held(2, HUNG), end, silence(CHIEF), silence(WORKER_0)).text
+
+
+def test_member_that_did_not_answer_has_the_limits_and_exit_rules_of_its_peers_exit() -> None:
+    ends = (silence(CHIEF), silence(WORKER_0))
+    spent = judge_held(held(2, replace(HUNG, restarts=(NOW,) * 5)), *ends)
+    assert action_of(spent, RerunJob).lost == f"1-{WORKER_1}"
+    assert "the whole job is rerun (rerun 1 of 3), worker 1 on another VM." in spent.text
+    for task_type, expected in ((TaskType.CHIEF, "8 fail_job exit_policy"), (TaskType.WORKER, "10 begin_round")):
+        rule = ExitRule(134, 134, ExitAction.FAIL, (task_type,))
+        state = held(2, HUNG, job=a_job(plan=a_plan(2, exit_policy=ExitPolicy(rules=(rule,)))))
+        assert summarize(judge_held(state, *ends)).startswith(expected)
+    earlier = a_replica(WORKER_0, ReplicaState.REPLACING, has_ended=True)  # before an earlier round
+    rule = ExitRule(134, 134, ExitAction.FAIL)
+    state = held(2, HUNG, earlier, job=a_job(plan=a_plan(2, exit_policy=ExitPolicy(rules=(rule,)))))
+    assert "ended: chief 0 failed first" in judge_held(state, silence(CHIEF)).text
