@@ -76,7 +76,7 @@ def history(log: Log, random: Random) -> tuple[Job, float]:
     return job, max(steps, done + 20) * STEP_S / (last - at(0)).total_seconds()
 
 
-@each_row("seed", range(20))
+@each_row("seed", range(8))
 def test_share_of_productive_time_equals_the_steps_that_count(seed: int) -> None:
     log = Log()
     job, productive = history(log, Random(seed))  # noqa: S311
