@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -55,7 +56,7 @@ class Site:
     """Calls until the quota of Cloud Logging is used up; None: it never is."""
     metrics: FakeMetrics = field(default_factory=FakeMetrics)
     is_read_only: bool = False
-    _log: Entries = field(default_factory=lambda: Entries(Path(":memory:")))
+    _log: Entries | None = None
     _logged: dict[int, dict[str, Any]] = field(default_factory=dict)
     """The entries of `_log` by their identity, which no other entry gets while they are kept."""
 
@@ -97,9 +98,10 @@ class Site:
         return [json.loads(entry) for entry in found], json.dumps(last) if last else ""
 
     def _stored(self) -> Entries:
-        """Return a log with `entries`. New ones are added to it; if some are gone, it begins anew."""
-        if not self._logged.keys() <= set(map(id, self.entries)):
+        """Return a log with `entries`: the last one with the new entries, or a new one if an entry was removed."""
+        if self._log is None or not self._logged.keys() <= set(map(id, self.entries)):
             self._log, self._logged = Entries(Path(":memory:")), {}
+            weakref.finalize(self, self._log.close)
         added = [entry for entry in self.entries if id(entry) not in self._logged]
         self._log.add([self._parse(entry) for entry in added])
         self._logged.update((id(entry), entry) for entry in added)

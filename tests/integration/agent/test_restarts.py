@@ -8,8 +8,12 @@ import signal
 
 import pytest
 
+from trainmaster.packaging.agent_archive import agent_object
+
 from .support.cloud import Cloud
-from .support.vm import Vm, install_agent, is_alive
+from .support.vm import BUCKET, Vm, compiled_agent, install_agent, is_alive
+
+AGENT = "instance/attributes/trainmaster-agent"
 
 BLOCKS = """
     import os, signal, time
@@ -18,6 +22,24 @@ BLOCKS = """
     print("START", time.monotonic())
     signal.pause()
 """
+
+
+def test_killed_agent_starts_from_the_disk_when_the_metadata_server_answers_again(cloud: Cloud, vm: Vm) -> None:
+    """Its object may be gone from the bucket. Until then, the program runs without an agent, and keeps running."""
+    vm.program(BLOCKS)
+    cloud.direct(1, 1)
+    vm.boot()
+    cloud.wait_for_message("vm-ready")
+    vm.wait_for_line("START ")
+    orphan = int(vm.wait_for_number("PID "))
+    cloud.set(AGENT, None)
+    cloud.objects.clear()
+    os.kill(int(vm.wait_for_number("AGENT ")), signal.SIGKILL)
+    vm.wait_for_line("[trainmaster] The agent cannot be downloaded")
+    assert is_alive(orphan)
+    cloud.set(AGENT, f"gs://{BUCKET}/{agent_object(compiled_agent())}")
+    assert cloud.wait_for_message("replica-exit", (1, 1)).body["cause"] == "vm_restarted"
+    assert not is_alive(orphan)
 
 
 def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud, vm: Vm) -> None:
@@ -221,7 +243,7 @@ def test_idle_vm_shuts_down_at_once(vm: Vm) -> None:
 
 
 def test_missing_address_of_the_agent_is_read_again(cloud: Cloud, vm: Vm) -> None:
-    cloud.set("instance/attributes/trainmaster-agent", None)
+    cloud.set(AGENT, None)
     vm.boot()
     vm.wait_for_line("[trainmaster] The agent cannot be downloaded")
     install_agent(cloud)

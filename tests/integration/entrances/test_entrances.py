@@ -62,8 +62,8 @@ DOCUMENTS: Final = {
 REJECTED: Final = [
     name for name in DOCUMENTS if name.startswith("rejected/") and "id-" not in name and "region" not in name
 ]
-"""What no entrance accepts. One in eight is quick to check: `unit/jobspec/test_rejected_jobs.py` shows that the job
-format refuses each, and here, that each entrance asks it."""
+"""Documents that no entrance accepts. `unit/jobspec/test_rejected_jobs.py` shows that the job format refuses each.
+One in eight is enough to show that each entrance uses the job format; the others are heavy."""
 HEAVY: Final = [name for number, name in enumerate(REJECTED) if number % 8]
 
 ALL_RESOURCES: Final = AllowedResources("my-project", ("*",))

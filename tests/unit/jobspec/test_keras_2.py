@@ -1,4 +1,4 @@
-"""Jobs for runtimes that had Keras 2 keep it, and say so."""
+"""A job for a runtime that had Keras 2 keeps it, and its description names the substitution."""
 
 from __future__ import annotations
 
