@@ -28,12 +28,24 @@ from .support.vm import CLUSTER, Vm, agent_identity
 
 TRAINER = "gs://b/jobs/trainer-0.1.tar.gz"
 TRAINER_WHEEL = "gs://b/jobs/trainer-0.1-py3-none-any.whl"
+HELPER = "gs://b/jobs/helper-0.1-py3-none-any.whl"
 PIP_THAT_WAITS = """
 import os, time
 print("pip waits", flush=True)
 while not os.path.exists(os.path.expanduser("~/go")):
     time.sleep(0.02)
 raise SystemExit(1)
+"""
+PIP_THAT_UNPACKS = """
+import os, sys, zipfile
+for name in sys.argv:
+    if name.endswith(".whl"):
+        zipfile.ZipFile(name).extractall(os.environ["PYTHONPATH"])
+"""
+PIP_WITHOUT_DEPENDENCIES = """
+import sys
+if "--no-deps" not in sys.argv:
+    sys.exit("ERROR: No matching distribution found for no-such-thing")
 """
 TASK_LINE = (
     f"Running task with arguments: --cluster={json.dumps(CLUSTER)} "
@@ -57,14 +69,22 @@ def package_downloads(cloud: Cloud) -> int:
     return sum(path.startswith("/storage/v1/b/b/o/jobs") for path, _ in cloud.requests)
 
 
-def test_packages_are_installed_in_order_with_the_documented_commands(cloud: Cloud, offline: Vm) -> None:
-    cloud.objects["gs://b/jobs/helper-0.1-py3-none-any.whl"] = wheel("helper", "NAME = 'a wheel'")
-    cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper",))
-    offline.configure(package_uris=["gs://b/jobs/helper-0.1-py3-none-any.whl", TRAINER])
+def test_packages_are_installed_in_order_with_the_documented_commands_and_never_from_the_package_index(
+    cloud: Cloud, offline: Vm, package_index: PackageIndex
+) -> None:
+    """The attack: a stranger registers the name of an internal package, which the job's first package requires."""
+    package_index.add("helper", "99.0", wheel("helper", "NAME = 'an attacker'", version="99.0"))
+    package_index.add("numbers-of-pi", "0.1", wheel("numbers_of_pi", ""))
+    cloud.objects[TRAINER] = sdist("trainer", TASK, requires=("helper", "numbers-of-pi"))
+    cloud.objects[HELPER] = wheel("helper", "NAME = 'a wheel'")
+    del offline.environ["PIP_NO_INDEX"]
+    offline.environ["PIP_INDEX_URL"] = package_index.url
+    offline.configure(package_uris=[TRAINER, HELPER])
     cloud.direct(1, 1)
     offline.boot()
     assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
     assert offline.wait_for_line("TRAINED") == "TRAINED WITH a wheel"
+    assert package_index.requested == ["numbers-of-pi"]
     offline.wait_for_line("[trainmaster] The exit is reported.")
     lines = [line.decode().removeprefix("[trainmaster] ") for line in offline.lines("[trainmaster] ")]
     assert lines[
@@ -75,13 +95,13 @@ def test_packages_are_installed_in_order_with_the_documented_commands(cloud: Clo
         # The service installed each package with its dependencies before the next one.
         TASK_LINE,
         "Running module trainer.task.",
-        "Downloading the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
         f"Downloading the package: {TRAINER}",
-        "Installing the package: gs://b/jobs/helper-0.1-py3-none-any.whl",
-        "Running command: pip3 install --user --upgrade --force-reinstall --no-deps helper-0.1-py3-none-any.whl",
+        f"Downloading the package: {HELPER}",
         f"Installing the package: {TRAINER}",
         "Running command: pip3 install --user --upgrade --force-reinstall --no-deps trainer-0.1.tar.gz",
-        "Running command: pip3 install --user helper-0.1-py3-none-any.whl trainer-0.1.tar.gz",
+        f"Installing the package: {HELPER}",
+        "Running command: pip3 install --user --upgrade --force-reinstall --no-deps helper-0.1-py3-none-any.whl",
+        "Running command: pip3 install --user trainer-0.1.tar.gz helper-0.1-py3-none-any.whl",
         "Running command: python3 -m trainer.task",
         "Module completed; cleaning up.",
         "Clean up finished.",
@@ -98,35 +118,16 @@ def test_packages_are_installed_in_order_with_the_documented_commands(cloud: Clo
     assert package_downloads(cloud) == 2
 
 
-def test_package_of_the_job_is_never_requested_from_the_package_index(
-    cloud: Cloud, offline: Vm, package_index: PackageIndex
-) -> None:
-    """The attack: a stranger registers the name of an internal package, which the job's first package requires."""
-    package_index.add("helper", "99.0", wheel("helper", "NAME = 'an attacker'", version="99.0"))
-    package_index.add("numbers-of-pi", "0.1", wheel("numbers_of_pi", ""))
-    cloud.objects[TRAINER_WHEEL] = trainer_wheel(TASK, requires=("helper", "numbers-of-pi"))
-    cloud.objects["gs://b/jobs/helper-0.1-py3-none-any.whl"] = wheel("helper", "NAME = 'a wheel'")
-    del offline.environ["PIP_NO_INDEX"]
-    offline.environ["PIP_INDEX_URL"] = package_index.url
-    offline.configure(package_uris=[TRAINER_WHEEL, "gs://b/jobs/helper-0.1-py3-none-any.whl"])
-    cloud.direct(1, 1)
-    offline.boot()
-    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
-    assert offline.wait_for_line("TRAINED") == "TRAINED WITH a wheel"
-    assert package_index.requested == ["numbers-of-pi"]
-
-
-def test_vm_that_starts_later_installs_the_generation_that_was_accepted(cloud: Cloud, offline: Vm) -> None:
+def test_vm_that_starts_later_installs_the_generation_that_was_accepted(cloud: Cloud, vm: Vm) -> None:
     """The attack: a program of another job replaces the package while the job runs."""
+    vm.module("pip.__main__", PIP_THAT_UNPACKS)
     cloud.objects[TRAINER_WHEEL] = trainer_wheel("print('ATTACKED')")
     cloud.objects[f"{TRAINER_WHEEL}#7"] = trainer_wheel("print('TRAINED')")
-    offline.configure(package_uris=[f"{TRAINER_WHEEL}#7"])
+    vm.configure(package_uris=[f"{TRAINER_WHEEL}#7"])
     cloud.direct(1, 1)
-    offline.boot()
-    offline.wait_for_line("TRAINED")
-    assert not offline.lines("ATTACKED")
-    assert len(offline.lines("[trainmaster] Running command: pip3 install")) == 1
-    assert offline.lines("[trainmaster] The packages require no others.")
+    vm.boot()
+    vm.wait_for_line("TRAINED")
+    assert not vm.lines("ATTACKED")
 
 
 def test_package_with_a_pyproject_is_built_with_the_vms_tools_offline(cloud: Cloud, offline: Vm) -> None:
@@ -152,11 +153,13 @@ def test_package_that_pip_rejects_is_a_permanent_failure_with_pips_error(cloud: 
     assert cloud.published() == [("replica-exit", (1, 1))]
 
 
-def test_missing_dependency_is_a_permanent_failure(cloud: Cloud, offline: Vm) -> None:
+def test_missing_dependency_is_a_permanent_failure(cloud: Cloud, vm: Vm) -> None:
+    """With the message of a real pip, which `test_runtime_packages.py` shows."""
+    vm.module("pip.__main__", PIP_WITHOUT_DEPENDENCIES)
     cloud.objects[TRAINER_WHEEL] = trainer_wheel("", requires=("no-such-thing",))
-    offline.configure(package_uris=[TRAINER_WHEEL])
+    vm.configure(package_uris=[TRAINER_WHEEL])
     cloud.direct(1, 1)
-    offline.boot()
+    vm.boot()
     body = cloud.wait_for_message("replica-exit").body
     assert body["cause"] == "install"
     assert body["error"] == {
@@ -179,6 +182,8 @@ def test_failed_setup_is_repeated_for_the_next_incarnation(cloud: Cloud, offline
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["exit_status"] == 0
     assert cloud.published() == [("replica-exit", (1, 1)), ("vm-ready", (1, 2)), ("replica-exit", (1, 2))]
     assert offline.lines("TRAINED")
+    assert len(offline.lines("[trainmaster] Running command: pip3 install")) == 1
+    assert offline.lines("[trainmaster] The packages require no others.")
 
 
 def test_directive_is_followed_while_packages_are_installed(cloud: Cloud, vm: Vm) -> None:

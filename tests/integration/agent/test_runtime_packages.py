@@ -11,7 +11,7 @@ import pytest
 from trainmaster.agent.setup.runtime_packages import is_another_build, is_satisfied
 
 from .support.cloud import Cloud
-from .support.packages import wheel, wheel_of
+from .support.packages import wheel_of
 from .support.vm import Vm
 
 TRAINER = "gs://b/trainer-0.1-py3-none-any.whl"
@@ -74,31 +74,6 @@ def test_pip_does_not_run_for_satisfied_requirements(cloud: Cloud, vm: Vm) -> No
     assert not any(b"pip3" in line for line in vm.console)
 
 
-def test_missing_requirement_is_installed_once_before_the_jobs_packages(
-    cloud: Cloud, offline: Vm, tmp_path: Path
-) -> None:
-    shelf = tmp_path / "shelf"
-    shelf.mkdir()
-    (shelf / "framework-0.1-py3-none-any.whl").write_bytes(wheel("framework", "NAME = 'a framework'"))
-    offline.environ["PIP_FIND_LINKS"] = str(shelf)
-    task = "import framework; print('TRAINED WITH', framework.NAME)"
-    cloud.objects[TRAINER] = wheel_of(
-        "trainer", {"trainer/__init__.py": "", "trainer/task.py": task}, requires=("framework",)
-    )
-    offline.configure(packages=["framework[fast]==0.*"], package_uris=[TRAINER])
-    cloud.direct(1, 1)
-    offline.boot()
-    assert cloud.wait_for_message("replica-exit").body["exit_status"] == 0
-    offline.wait_for_line("TRAINED WITH a framework")
-    commands = [line.decode() for line in offline.lines("[trainmaster] Running command: pip3")]
-    assert commands[0] == "[trainmaster] Running command: pip3 install --user 'framework[fast]==0.*'"
-    assert len(commands) == 3
-
-    cloud.direct(1, 2)
-    cloud.wait_for_message("replica-exit", (1, 2))
-    assert len(offline.lines("[trainmaster] Running command: pip3")) == 3
-
-
 def test_unknown_requirement_is_a_permanent_failure(cloud: Cloud, offline: Vm) -> None:
     offline.configure(packages=["framework==9.*"])
     cloud.direct(1, 1)
@@ -117,7 +92,9 @@ def test_unreachable_package_index_is_a_transient_failure(cloud: Cloud, offline:
     assert cloud.wait_for_message("replica-exit").body["cause"] == "setup"
 
 
-def test_package_does_not_replace_the_runtimes_build_of_a_framework(cloud: Cloud, offline: Vm, tmp_path: Path) -> None:
+def test_missing_framework_is_installed_once_and_first_and_no_package_replaces_its_build(
+    cloud: Cloud, offline: Vm, tmp_path: Path
+) -> None:
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     wheels = {
@@ -136,7 +113,7 @@ def test_package_does_not_replace_the_runtimes_build_of_a_framework(cloud: Cloud
     task += "assert os.environ['PATH'].startswith(f'{site.getuserbase()}/bin:'), 'commands of packages'"
     files = {"trainer/__init__.py": "", "trainer/task.py": task}
     cloud.objects[TRAINER] = wheel_of("trainer", files, requires=("old-tools",))
-    offline.configure(packages=["tensorflow-tpu==2.20.*"], package_uris=[TRAINER])
+    offline.configure(packages=["tensorflow-tpu[fast]==2.20.*"], package_uris=[TRAINER])
     cloud.direct(1, 1)
     offline.boot()
     body = cloud.wait_for_message("replica-exit").body
@@ -147,3 +124,10 @@ def test_package_does_not_replace_the_runtimes_build_of_a_framework(cloud: Cloud
     cloud.direct(1, 2)
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["exit_status"] == 0
     offline.wait_for_line("TRAINED WITH tpu")
+    commands = [line.decode() for line in offline.lines("[trainmaster] Running command: pip3")]
+    assert commands[0] == "[trainmaster] Running command: pip3 install --user 'tensorflow-tpu[fast]==2.20.*'"
+    assert len(commands) == 6, "three for each setup, of which the first one failed"
+
+    cloud.direct(1, 3)
+    cloud.wait_for_message("replica-exit", (1, 3))
+    assert len(offline.lines("[trainmaster] Running command: pip3")) == 6

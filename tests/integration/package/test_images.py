@@ -15,7 +15,20 @@ from tests.integration.package.conftest import Installation
 from trainmaster.cli.local import images as module
 from trainmaster.cli.local.images import Runtime, images
 from trainmaster.errors import PermanentError
+from trainmaster_emulators.process.state import ROOT
 from trainmaster_emulators.stack.runtime_images import STAMP, image_table
+
+OTHER_PYTHON = """\
+#!{executable}
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.support.python_image import create_python_image
+_, *module, folder = sys.argv
+assert module == ["-m", "venv"]
+create_python_image(Path(folder))
+"""
+"""An interpreter beside which there is no uv. It links pip into a new environment, because installing takes seconds."""
 
 
 @pytest.fixture
@@ -47,10 +60,11 @@ def test_image_is_built_once_and_again_after_an_interruption_or_an_upgrade(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    if tool == "pip":  # an interpreter beside which there is no uv
-        other = tmp_path / "other"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
-        monkeypatch.setattr(sys, "executable", str(other / "bin" / "python"))
+    if tool == "pip":
+        other = tmp_path / "python"
+        other.write_text(OTHER_PYTHON.format(executable=sys.executable, root=str(ROOT)), encoding="utf-8")
+        other.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(other))
     folder = tmp_path / "images" / "jax"
     (folder / "bin").mkdir(parents=True)  # what an interrupted build has left
     (folder / "bin" / "python").write_text("half", encoding="utf-8")

@@ -21,12 +21,12 @@ from trainmaster.agent.metric.summary_metric import SummaryMetric
 from trainmaster.agent.model.reading import METRICS_MAX, Reading
 from trainmaster.agent.model.vm_config import IncarnationKey
 from trainmaster.agent.progress.printed import read_printed
-from trainmaster.agent.progress.status_server import StatusServer
 from trainmaster.agent.reporting.serial_console import Console
 
 HELD_S = 120.0
 """Time without news from a source after which a worse one replaces it, and summary events are read."""
 POLL_S = 15.0
+FOLDER_IN_CONTAINER = "/var/run/trainmaster-progress"
 SOURCES = ("reported", "printed", "events")
 """The best one first."""
 
@@ -51,6 +51,7 @@ class ProgressCollector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`events`: None if the job has no directory."""
+        from trainmaster.agent.progress.status_server import StatusServer  # most VMs need no HTTP server
         self._events = events
         self._clock = clock
         self._lock = threading.Lock()

@@ -27,7 +27,6 @@ METRICS_READ_MAX = 256  # Source: the SDK's own limit
 SILENT_S = 5.0  # after which a connection is closed
 URL_VARIABLE, TOKEN_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
 TOKEN_NAME = "token"  # noqa: S105 - the name of a file
-FOLDER_IN_CONTAINER = "/var/run/trainmaster-progress"
 
 
 class StatusServer:
