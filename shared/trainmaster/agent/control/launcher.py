@@ -34,8 +34,7 @@ from trainmaster.agent.program.save_request import FOLDER_IN_CONTAINER as NOTICE
 from trainmaster.agent.program.save_request import SaveRequest, is_catcher
 from trainmaster.agent.program.stacks import print_stacks
 from trainmaster.agent.program.variable_references import resolve_references
-from trainmaster.agent.progress.collector import FOLDER_IN_CONTAINER as PROGRESS_FOLDER
-from trainmaster.agent.progress.collector import ProgressCollector
+from trainmaster.agent.progress.collector import PROGRESS_FOLDER, ProgressCollector
 from trainmaster.agent.setup.gcs_mount import GcsMount
 from trainmaster.agent.workspace import Workspace
 

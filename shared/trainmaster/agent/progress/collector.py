@@ -26,7 +26,7 @@ from trainmaster.agent.reporting.serial_console import Console
 HELD_S = 120.0
 """Time without news from a source after which a worse one replaces it, and summary events are read."""
 POLL_S = 15.0
-FOLDER_IN_CONTAINER = "/var/run/trainmaster-progress"
+PROGRESS_FOLDER = "/var/run/trainmaster-progress"
 SOURCES = ("reported", "printed", "events")
 """The best one first."""
 
@@ -52,6 +52,7 @@ class ProgressCollector:
     ) -> None:
         """`events`: None if the job has no directory."""
         from trainmaster.agent.progress.status_server import StatusServer  # most VMs need no HTTP server
+
         self._events = events
         self._clock = clock
         self._lock = threading.Lock()
