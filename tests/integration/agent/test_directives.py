@@ -176,6 +176,7 @@ def test_ended_incarnation_is_not_reported_and_not_started_again(cloud: Cloud, v
         assert "ended" not in body, "the directive ended the program"
         cloud.direct(1, number + 1, "run")
     vm.wait_for_line("START ", 3)
+    assert len(vm.lines("START ")) == 3
     assert cloud.published() == [("vm-ready", (1, 1)), ("vm-ready", (1, 2)), ("vm-ready", (1, 3))]
 
 

@@ -6,6 +6,7 @@ The libraries are links to those of the tests' environment, so that nothing is d
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -65,17 +66,36 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
             "install",
             "--offline",
             "--no-deps",
+            "--link-mode",
+            "copy",
             "--python",
             str(folder / "bin" / "python"),
             str(wheel),
         ]
         subprocess.run(command, check=True, capture_output=True)
         (packages,) = folder.glob("lib/python*/site-packages")
+        link_compiled(packages)
         for name in required_distributions(extra):
             link(name, packages)
         return Installation(folder)
 
     return install_extra
+
+
+def link_compiled(packages: Path) -> None:
+    """Let installed modules use what Python has compiled of the same sources in the checkout.
+
+    Python ignores a compiled module unless its source has the size and the time of the one that was compiled.
+    """
+    for folder in (ROOT / "shared", ROOT / "emulators"):
+        for compiled in folder.rglob("__pycache__/*.pyc"):
+            source = compiled.parents[1] / f"{compiled.name.partition('.')[0]}.py"
+            installed = packages / source.relative_to(folder)
+            if source.exists() and installed.exists() and installed.read_bytes() == source.read_bytes():
+                shutil.copystat(source, installed)
+                cache = installed.parent / "__pycache__"
+                cache.mkdir(exist_ok=True)
+                (cache / compiled.name).symlink_to(compiled)
 
 
 def required_distributions(extra: str) -> set[str]:
