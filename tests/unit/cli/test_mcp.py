@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cache
+from itertools import repeat
 from typing import Any
 
 import anyio
@@ -52,11 +55,20 @@ def tools(installation: Installation, budget: str = "") -> Tools:
     return Tools(client, store, read_budget(budget, client, store, price_list()) if budget else None)
 
 
+@cache
+def the_server() -> tuple[Tools, Any]:
+    """Return the server of all calls, and its tools: to start one takes longer than the calls."""
+    served = Tools(*repeat(None, 3))  # type: ignore[arg-type]
+    return served, serve(served)
+
+
 def call(tools: Tools, name: str, **arguments: object) -> tuple[str, bool]:
     """Return the answer of a tool, and whether it is an error."""
+    served, server = the_server()
+    vars(served).update(vars(tools))
 
     async def run() -> tuple[str, bool]:
-        async with McpClient(serve(tools)) as session:
+        async with McpClient(server) as session:
             result = await session.call_tool(name, arguments)
             return result.content[0].text, bool(result.is_error)  # type: ignore[union-attr]
 
@@ -239,6 +251,7 @@ def test_a_bug_is_an_error_without_its_text(installation: Installation, monkeypa
         raise ZeroDivisionError("secret")
 
     monkeypatch.setattr(installation.client, "cancel", fail)
+    monkeypatch.setattr(logging.root, "handlers", [])  # the library's one takes a second to draw the traceback
     assert call(tools(installation), "cancel", job="digits_1") == ("Error executing tool cancel", True)
 
 
