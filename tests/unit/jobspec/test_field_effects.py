@@ -148,7 +148,7 @@ def copied(value: Any) -> Any:
 
 
 def with_value(document: dict[str, Any], kind: DocumentKind, path: Path_, index: int, value: object) -> dict[str, Any]:
-    changed = copied(document)
+    changed: dict[str, Any] = copied(document)
     holder = list(holders(changed, kind.model, path))[index]
     for spelling in [key for key in holder if key in SPELLINGS[path[-1]]]:
         del holder[spelling]
