@@ -7,10 +7,9 @@ import time
 import weakref
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from flask.testing import FlaskClient
-from jinja2.bccache import Bucket, BytecodeCache
 from werkzeug.test import TestResponse
 
 from tests.support.metrics import FakeMetrics
@@ -28,19 +27,6 @@ from trainmaster_emulators.logging.query_filter import parse
 HOST = "127.0.0.1:8080"
 ORIGIN = f"http://{HOST}"
 READ_ONLY = "This console is read-only: open trainmaster-console-operator."
-
-
-class CompiledTemplates(BytecodeCache):
-    """The compiled templates of all consoles of a process: each test has a console of its own."""
-
-    codes: ClassVar[dict[str, bytes]] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self.codes:
-            bucket.bytecode_from_string(self.codes[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self.codes[bucket.key] = bucket.bytecode_to_string()
 
 
 @dataclass
@@ -63,7 +49,6 @@ class Site:
     def __post_init__(self) -> None:
         self.sign_in = LoopbackSignIn("anna@example.com", (HOST, "localhost:8080"))
         self.app = create_app(self.console(), self.sign_in)
-        self.app.jinja_env.bytecode_cache = CompiledTemplates()
         self.client: FlaskClient = self.app.test_client()
 
     def console(self) -> Console:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.algorithms.tables import values_of, write_csv
@@ -114,7 +114,6 @@ LINES = st.integers(2, 5).flatmap(
 )
 
 
-@settings(max_examples=60)
 @given(LINES)
 def test_any_table_is_prepared_without_missing_values_or_refused(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]

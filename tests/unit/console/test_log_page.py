@@ -14,16 +14,25 @@ from tests.support.console_site import Site
 from tests.support.each_row import each_row
 from tests.support.jobs import a_spec
 from tests.support.world import World
-from trainmaster.console.pages import log_download
-from trainmaster.console.pages.log_window import FOLLOWED_MAX, LINES_MAX, LogPosition
+from trainmaster.console.pages import log_download, log_window
+from trainmaster.console.pages.log_window import FOLLOWED_MAX, LogPosition
 
 LOGS = "/jobs/digits_1/logs"
+WINDOW = 100
+"""Lines of a window of `short`. Those of the browser tests are as long as users see them."""
 
 
 @pytest.fixture
 def log(site: Site) -> Site:
     site.world.start_running()
     return site
+
+
+@pytest.fixture
+def short(log: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Return a console with short windows, which need fewer lines."""
+    monkeypatch.setattr(log_window, "LINES_MAX", WINDOW)
+    return log
 
 
 def an_entry(number: int, second: float, *, vm: str = "a", severity: str = "INFO", text: str = "") -> dict[str, Any]:
@@ -38,7 +47,7 @@ def an_entry(number: int, second: float, *, vm: str = "a", severity: str = "INFO
     }
 
 
-def burst(count: int, begin: float, per_second: int = 4_000, first: int = 0) -> list[dict[str, Any]]:
+def burst(count: int, begin: float, per_second: int = 400, first: int = 0) -> list[dict[str, Any]]:
     """Return lines of four VMs that print at the same times, as programs in lockstep do."""
     return [
         an_entry(number, begin + (number - first) // 4 * 4 / per_second, vm="abcd"[number % 4])
@@ -67,99 +76,99 @@ def in_order(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["insertId"] for entry in sorted(entries, key=lambda entry: (entry["timestamp"], entry["insertId"]))]
 
 
-def test_pages_of_older_lines_hold_each_line_once_though_many_have_one_time(log: Site) -> None:
-    log.entries = burst(2_600, 10)
-    page, shown = log.text(LOGS), list[str]()
+def test_pages_of_older_lines_hold_each_line_once_though_many_have_one_time(short: Site) -> None:
+    short.entries = burst(260, 10)
+    page, shown = short.text(LOGS), list[str]()
     while True:
         shown = rows(page) + shown
         if not (older := link(page, "older")):
             break
-        page = log.text(older)
-    assert shown == in_order(log.entries)
+        page = short.text(older)
+    assert shown == in_order(short.entries)
 
 
-def test_pages_from_a_time_on_hold_each_line_once(log: Site) -> None:
-    log.entries = burst(2_600, 10)
-    page, shown = log.text(f"{LOGS}?from=2026-11-21T03:00:10.1Z"), list[str]()
+def test_pages_from_a_time_on_hold_each_line_once(short: Site) -> None:
+    short.entries = burst(260, 10)
+    page, shown = short.text(f"{LOGS}?from=2026-11-21T03:00:10.1Z"), list[str]()
     while True:
         shown += rows(page)
         if not (newer := link(page, "newer")):
             break
-        page = log.text(newer)
-    assert shown == in_order(log.entries)[400:]
-    assert 'name="from" value="2026-11-21T03:00:10.1Z"' in log.text(f"{LOGS}?from=2026-11-21T03:00:10.1Z")
+        page = short.text(newer)
+    assert shown == in_order(short.entries)[40:]
+    assert 'name="from" value="2026-11-21T03:00:10.1Z"' in short.text(f"{LOGS}?from=2026-11-21T03:00:10.1Z")
 
 
-def test_address_of_a_line_shows_it_though_thousands_follow_within_seconds(log: Site) -> None:
-    log.entries = burst(6_000, 10)
-    linked = log.entries[2_402]
-    shown = rows(log.text(f"{LOGS}?around={linked['timestamp']}"))
+def test_address_of_a_line_shows_it_though_many_follow_within_seconds(short: Site) -> None:
+    short.entries = burst(600, 10)
+    linked = short.entries[242]
+    shown = rows(short.text(f"{LOGS}?around={linked['timestamp']}"))
     place = shown.index(linked["insertId"])
-    assert len(shown) == LINES_MAX
-    assert 490 < place < 510
-    assert shown == in_order(log.entries)[2_402 - place : 2_402 - place + LINES_MAX]
+    assert len(shown) == WINDOW
+    assert 40 < place < 60
+    assert shown == in_order(short.entries)[242 - place : 242 - place + WINDOW]
 
 
-def test_live_page_shows_each_line_of_moderate_bursts_and_late_ones(log: Site) -> None:
-    log.entries = burst(900, 10)
-    page, seen = log.text(LOGS), set[str]()
+def test_live_page_shows_each_line_of_moderate_bursts_and_late_ones(short: Site) -> None:
+    short.entries = burst(90, 10)
+    page, seen = short.text(LOGS), set[str]()
     late = an_entry(1, 10.0401, vm="e")
     for number in range(1, 5):
         seen |= set(rows(page))
-        log.entries += burst(900, 10 + number, first=900 * number)
+        short.entries += burst(90, 10 + number, first=90 * number)
         if number == 1:
-            log.entries.append(late)
-        page = log.text(update(page))
+            short.entries.append(late)
+        page = short.text(update(page))
         assert 'id="gap"' not in page
-        assert rows(page) == sorted(rows(page), key=in_order(log.entries).index)
-    assert seen | set(rows(page)) >= {entry["insertId"] for entry in log.entries if entry is not late}
+        assert rows(page) == sorted(rows(page), key=in_order(short.entries).index)
+    assert seen | set(rows(page)) >= {entry["insertId"] for entry in short.entries if entry is not late}
 
 
-def test_live_page_shows_every_line_of_a_burst_of_thousands(log: Site) -> None:
-    log.entries = burst(500, 10)
-    page = log.text(LOGS)
+def test_live_page_shows_every_line_of_a_large_burst(short: Site) -> None:
+    short.entries = burst(50, 10)
+    page = short.text(LOGS)
     shown = rows(page)
-    log.entries += burst(4_400, 20, first=500)
-    log.queries.clear()
-    page = log.text(update(page))
+    short.entries += burst(440, 20, first=50)
+    short.queries.clear()
+    page = short.text(update(page))
     assert 'id="gap"' not in page
-    assert len(log.queries) == FOLLOWED_MAX
-    assert len(rows(page)) <= FOLLOWED_MAX * LINES_MAX
-    assert (shown + rows(page))[-4_900:] == in_order(log.entries)[-4_900:]
-    log.queries.clear()
-    assert len(rows(log.text(update(page)))) == LINES_MAX
-    assert len(log.queries) == 1, "a page that is not behind reads one window"
+    assert len(short.queries) == FOLLOWED_MAX
+    assert len(rows(page)) <= FOLLOWED_MAX * WINDOW
+    assert (shown + rows(page))[-490:] == in_order(short.entries)[-490:]
+    short.queries.clear()
+    assert len(rows(short.text(update(page)))) == WINDOW
+    assert len(short.queries) == 1, "a page that is not behind reads one window"
 
 
-def test_live_page_that_cloud_logging_refuses_further_windows_names_the_gap(log: Site) -> None:
-    log.entries = burst(500, 10)
-    page = log.text(LOGS)
-    log.entries += burst(3_000, 20, first=500)
-    log.log_calls_left = 2
-    page = log.text(update(page))
+def test_live_page_that_cloud_logging_refuses_further_windows_names_the_gap(short: Site) -> None:
+    short.entries = burst(50, 10)
+    page = short.text(LOGS)
+    short.entries += burst(300, 20, first=50)
+    short.log_calls_left = 2
+    page = short.text(update(page))
     assert 'id="problem"' not in page
-    assert rows(page) == in_order(log.entries)[-2 * LINES_MAX :]
+    assert rows(page) == in_order(short.entries)[-2 * WINDOW :]
     assert 'id="gap"' in page
 
 
-def test_live_page_that_falls_behind_names_what_it_does_not_show(log: Site) -> None:
-    log.entries = burst(500, 10)
-    page = log.text(LOGS)
+def test_live_page_that_falls_behind_names_what_it_does_not_show(short: Site) -> None:
+    short.entries = burst(50, 10)
+    page = short.text(LOGS)
     shown = rows(page)
-    log.entries += burst(8_000, 20, first=500)
-    page = log.text(update(page))
-    assert "an unknown number of lines from 2026-11-21T03:00:10.124" in page
+    short.entries += burst(800, 20, first=50)
+    page = short.text(update(page))
+    assert "an unknown number of lines from 2026-11-21T03:00:10.120" in page
     assert "to 2026-11-21T03:00:20.750Z are not shown" in page
     newest, gap = rows(page), link(page, "gap")
-    assert link(log.text(update(page)), "gap") == gap, "it stays named while the page is updated"
-    assert 'id="gap"' not in log.text(LOGS)
-    following = log.text(gap)
+    assert link(short.text(update(page)), "gap") == gap, "it stays named while the page is updated"
+    assert 'id="gap"' not in short.text(LOGS)
+    following = short.text(gap)
     missing = rows(following)
     while newest[0] not in missing:
-        following = log.text(link(following, "newer"))
+        following = short.text(link(following, "newer"))
         missing += rows(following)
     between = missing[: missing.index(newest[0])]
-    assert shown + between + newest == in_order(log.entries)
+    assert shown + between + newest == in_order(short.entries)
 
 
 def test_filters_have_their_effect_and_stay_in_the_links(log: Site) -> None:
@@ -212,7 +221,7 @@ def test_page_of_many_replicas_says_that_it_suggests_only_the_first() -> None:
 
 
 def test_file_holds_the_filtered_lines_in_order(log: Site) -> None:
-    log.entries = [*burst(2_500, 10), an_entry(9_999, 30, severity="ERROR", text="the \x1b[31mloss")]
+    log.entries = [*burst(2_500, 10, 4_000), an_entry(9_999, 30, severity="ERROR", text="the \x1b[31mloss")]
     page = log.text(f"{LOGS}?task=worker-replica-1")
     address = re.search(r'href="([^"]+)">Download', page)
     assert address

@@ -96,7 +96,7 @@ def test_operations_of_a_job_without_faults_agree_with_those_counted(size: int) 
 
 
 @each_row("boots_s", [0, 90])
-@each_row("size", [3, 8, 20, 60])
+@each_row("size", [3, 8, 20])
 def test_operations_of_a_job_with_two_losses_agree_with_those_counted(size: int, boots_s: float) -> None:
     counted = started(size)
     lose_a_vm(counted, size, boots_s=boots_s)
@@ -107,7 +107,7 @@ def test_operations_of_a_job_with_two_losses_agree_with_those_counted(size: int,
 
 
 @each_row("count", [1, 3])
-@each_row("size", [3, 8, 20, 60])
+@each_row("size", [3, 8, 20])
 def test_operations_of_a_job_with_failures_agree_with_those_counted(size: int, count: int) -> None:
     counted = started(size)
     fail(counted, replicas(size)[:count])

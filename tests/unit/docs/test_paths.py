@@ -24,17 +24,20 @@ UPPER_CASE_PART = re.compile(r"(?:^|/)[A-Z]{3,}(?:[./]|$)")
 
 
 @cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
 def links(page: Path) -> list[tuple[str, str]]:
     """Return the links within the repository, as path (empty: the page itself) and anchor (empty: none)."""
-    return LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+    return LINK.findall(BLOCK.sub("", text_of(page)))
 
 
 @cache
 def anchors(page: Path) -> set[str]:
     """Return the anchors of the headings that repository browsers and the site's generator give alike."""
-    headings = [
-        re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text) for text in HEADING.findall(BLOCK.sub("", page.read_text("utf-8")))
-    ]
+    headings = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text) for text in HEADING.findall(BLOCK.sub("", text_of(page)))]
     plain = [re.sub(r"[^\w\- ]", "", text.strip()).lower() for text in headings]
     count = Counter(plain)
     return {text.replace(" ", "-") for text in plain if count[text] == 1 and not re.search(r"[- ]{2}", text)}
@@ -59,9 +62,9 @@ def test_anchors_of_links_are_headings() -> None:
 def test_lists_are_lists_in_every_dialect() -> None:
     """The generator of the site needs an empty line before a list, and four spaces before what belongs to an entry."""
     for page in PAGES:
-        text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        text = BLOCK.sub("", text_of(page))
         after_paragraph = re.findall(r"(?m)^(?!\s*-|\s*\d+\.|  |#)\S.*\n((?:-|1\.) .*)", text)
-        blocks = re.findall(r"(?m)^( {1,3}```.*)", page.read_text(encoding="utf-8"))
+        blocks = re.findall(r"(?m)^( {1,3}```.*)", text_of(page))
         continued = re.findall(r"(?m)^\n( {1,3}\S.*)", text)
         assert after_paragraph + blocks + continued == [], page
 
@@ -69,7 +72,7 @@ def test_lists_are_lists_in_every_dialect() -> None:
 def test_sources_name_existing_pages_and_headings() -> None:
     folders = ("bench", "emulators", "functions", "infra", "shared", "smoke", "tests")
     sources = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in {".py", ".tf", ".yaml"}]
-    named = {found for path in sources for found in PAGE_IN_SOURCE.findall(path.read_text(encoding="utf-8"))}
+    named = {found for path in sources for found in PAGE_IN_SOURCE.findall(text_of(path))}
     named.remove(("docs/semantics.md", ""))  # a page of gcsfuse
     assert [page for page, _ in named if not (ROOT / page).is_file()] == []
     assert [(page, anchor) for page, anchor in named if anchor and anchor not in anchors(ROOT / page)] == []
@@ -90,7 +93,7 @@ def test_site_lists_every_page_once() -> None:
 
 
 def test_pages_mention_existing_paths() -> None:
-    mentions = [(page.name, mention) for page in PAGES for mention in MENTION.findall(page.read_text(encoding="utf-8"))]
+    mentions = [(page.name, mention) for page in PAGES for mention in MENTION.findall(text_of(page))]
     paths = {(page, mention.rstrip("./")) for page, mention in mentions if not UPPER_CASE_PART.search(mention)}
     assert sorted((page, path) for page, path in paths if not (ROOT / path).exists()) == []
 
@@ -98,7 +101,7 @@ def test_pages_mention_existing_paths() -> None:
 def test_glossary_names_existing_code() -> None:
     folders = ("shared", "functions", "emulators", "infra", "smoke")
     files = [path for name in folders for pattern in ("*.py", "*.tf") for path in (ROOT / name).rglob(pattern)]
-    words = {word for path in files for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    words = {word for path in files for word in re.findall(r"\w+", text_of(path))}
     rows = re.findall(r"^\|.*\| (.*?) \|$", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
     names = {name for row in rows for name in re.findall(r"`([A-Za-z_][\w.]*)", row)}
     assert names

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from math import inf
 from typing import Final
 
@@ -240,7 +241,7 @@ class Elastic:
     """Seconds from the refusal of a VM to the round without it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """The resolved spec of a job."""
 
@@ -323,27 +324,23 @@ class Plan:
     elastic: Elastic | None = None
     """None: each round needs all members."""
 
-    @property
+    @cached_property
     def replica_ids(self) -> tuple[ReplicaId, ...]:
         return tuple(ReplicaId(group.task_type, index) for group in self.groups for index in range(group.count))
 
     @property
     def primary(self) -> ReplicaId:
         """The replica whose exit 0 completes the job: chief or master, else worker 0."""
-        for group in self.groups:
-            if group.task_type in PRIMARY_TYPES:
-                return ReplicaId(group.task_type, 0)
-        return ReplicaId(TaskType.WORKER, 0)
+        found = (ReplicaId(group.task_type, 0) for group in self.groups if group.task_type in PRIMARY_TYPES)
+        return next(found, ReplicaId(TaskType.WORKER, 0))
 
-    @property
+    @cached_property
     def is_synchronous(self) -> bool:
         """Whether the members of the cluster train together and run in rounds (`trainmaster.core.model.round`)."""
-        machines = 0
-        for group in self.groups:
-            if self.independent or group.task_type is TaskType.PS:
-                return False
-            machines += group.task_type is not TaskType.EVALUATOR and group.count * group.hosts
-        return machines > 1 or self.has_rounds
+        if self.independent or any(group.task_type is TaskType.PS for group in self.groups):
+            return False
+        trained = (group for group in self.groups if group.task_type is not TaskType.EVALUATOR)
+        return sum(group.count * group.hosts for group in trained) > 1 or self.has_rounds
 
     @property
     def fuse_s(self) -> int:
@@ -356,7 +353,7 @@ class Plan:
         """Zones in which TPU nodes of the job may exist; empty if the job uses no TPU."""
         return self.zones if any(group.tpu for group in self.groups) else ()
 
-    @property
+    @cached_property
     def slices(self) -> tuple[ReplicaId, ...]:
         """TPU slices that must learn each other's addresses, in rank order.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from trainmaster.core.model.installation import own
 from trainmaster.core.model.job import Job
 from trainmaster.core.model.members import channel_members, current_incarnation, is_held, is_member
 from trainmaster.core.model.plan import Plan
 from trainmaster.core.model.replica import Replica, ReplicaState
 from trainmaster.core.model.vm import Directive, DirectiveAction, Vm
-from trainmaster.core.model.vm_names import vm_name
+from trainmaster.core.model.vm_names import named
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
     """
     if job.state.is_terminal:
         return ()
-    desired, saving = [], job.round.saving
+    desired, saving, prefix = [], job.round.saving, own("tm")
     members = channel_members(job.plan) if job.round.without else ()
     without = tuple(n for n, member in enumerate(members) if member in job.round.without)
     for replica in replicas:
@@ -51,7 +52,7 @@ def desired_vms(job: Job, replicas: tuple[Replica, ...]) -> tuple[DesiredVm, ...
                 gives_up_at=int(saving.gives_up_at.timestamp()),
                 grows=saving.grows and replica.replica_id == saving.by,
             )
-        desired.append(DesiredVm(replica, vm_name(job.job_id, replica.replica_id), directive, replica.awaits_vm))
+        desired.append(DesiredVm(replica, named(prefix, job.job_id, replica.replica_id), directive, replica.awaits_vm))
     return tuple(desired)
 
 

@@ -105,7 +105,9 @@ UNSUPPORTED_FEATURES: Final = (
     ),
     *(UnsupportedFeature(f"{_AFFINITY}.{name}", *_RESERVATION) for name in ("key", "values")),
 )
-_NAMES: Final = frozenset(row.path.rpartition(".")[2] for row in UNSUPPORTED_FEATURES)
+_ROWS: Final[dict[object, list[UnsupportedFeature]]] = {}
+for _row in UNSUPPORTED_FEATURES:
+    _ROWS.setdefault(_row.path.rpartition(".")[2], []).append(_row)
 
 UNSUPPORTED_DOCUMENTS: Final = {
     "predictionInput": ("batch prediction", 'trainingInput: {region: "us-central1"}'),
@@ -118,7 +120,7 @@ def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
     dumped = job.model_dump(by_alias=True, exclude_none=True)
     substitutions = []
     for path, value in _walk(dumped, ()):
-        for row in UNSUPPORTED_FEATURES if path[-1] in _NAMES else ():
+        for row in _ROWS.get(path[-1], ()):
             if not fnmatchcase(".".join(map(str, path)), row.path) or not row.is_requested(value):
                 continue
             if not row.example:
@@ -126,8 +128,7 @@ def check_supported(job: WireModel, problems: Problems) -> list[Substitution]:
                 requested = str(value).lower() if isinstance(value, bool) else str(value)
                 substitutions.append(Substitution(problems.spelled_path(path), requested, row.instead, reason))
             else:
-                problem = f"requests {row.feature}; this is not supported: {row.instead}"
-                problems.add_text(path, problem, row.example)
+                problems.add_text(path, f"requests {row.feature}; this is not supported: {row.instead}", row.example)
     return substitutions
 
 

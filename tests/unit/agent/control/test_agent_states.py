@@ -35,7 +35,7 @@ from trainmaster.agent.control.agent_states import EDGES, AgentState
 def test_agent_takes_every_edge_of_the_table_and_no_other() -> None:
     choice = random.Random(1)  # noqa: S311 - reproducible histories, no secrets
     taken = set()
-    for _ in range(1_000):
+    for _ in range(500):
         taken |= ScriptedVm().run(*choice.choices(EVENTS, k=16)).agent.edges
     assert taken == set(EDGES)
 
