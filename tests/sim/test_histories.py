@@ -90,7 +90,7 @@ def test_different_seeds_give_different_histories() -> None:
 
 
 def test_jobs_without_faults_succeed_and_lose_no_work() -> None:
-    for seed in range(30):
+    for seed in range(20):
         outcome = outcome_of(seed, CALM)
         assert outcome.state == "SUCCEEDED"
         assert outcome.lost_s == 0
