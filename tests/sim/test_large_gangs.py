@@ -14,6 +14,7 @@ from trainmaster.simulator.scenarios.generator import JOB_ID, rng_of, training_j
 from trainmaster.simulator.scenarios.scenario import Outcome, Scenario, SimJob
 
 FAULTS_PER_HISTORY = 2.0
+MORE = ((30, 0), (30, 1), (998, 1))
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,7 @@ def run_gang(replicas: int, seed: int) -> Outcome:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("replicas", "seed"), [(30, 0), (30, 1), (30, 2), (100, 1), pytest.param(998, 1, marks=pytest.mark.heavy)]
+    ("replicas", "seed"), [(30, 2), (100, 1), *(pytest.param(*gang, marks=pytest.mark.heavy) for gang in MORE)]
 )
 def test_large_gang_ends_without_violation(replicas: int, seed: int) -> None:
     outcome = run_gang(replicas, seed)

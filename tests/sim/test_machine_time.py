@@ -64,7 +64,7 @@ def machine_time(job: Job, spans: tuple[Span, ...], checkpoints_s: list[int]) ->
     return goodput_of(job, spans, job.ended_at, written)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 10_000),
     profile=st.sampled_from(PROFILES),
@@ -95,7 +95,7 @@ def test_machine_time_of_any_simulated_job_adds_up(seed: int, profile: Profile, 
         assert all(seconds >= 0 for attempt in result.attempts for seconds in attempt.total_s.values())
 
 
-@pytest.mark.parametrize(("per_hour", "seed"), [(0.0, 1), (0.0, 2), (0.5, 3), (0.5, 4), (0.5, 5)])
+@pytest.mark.parametrize(("per_hour", "seed"), [(0.0, 1), (0.5, 3), (0.5, 4)])
 def test_paid_time_is_that_of_the_vms_that_existed(per_hour: float, seed: int) -> None:
     """Each VM exists for up to 40 s before its agent starts, and for up to 20 s after its loss or the job's end."""
     spec = accept({"jobId": "job", **a_spec()}, default_job_id="job")

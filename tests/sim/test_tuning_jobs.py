@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 
 import hypothesis
@@ -256,6 +257,12 @@ def run_to_end_without_faults(study: FaultyStudy) -> None:
     raise AssertionError(f"{study.state}, live: {[job.job_id for job in study.store.live_jobs().jobs]}")
 
 
+@cache
+def states_of(seed: int) -> tuple[TrialState, ...]:
+    """Run the history once for all tests of this module, and return the final states of its trials."""
+    return tuple(trial.state for trial in run_history(seed).tuning.trials)
+
+
 def run_history(seed: int) -> FaultyStudy:
     rng = random.Random(seed)  # noqa: S311 - reproducible randomness is the purpose
     faults = Faults(rng)
@@ -291,11 +298,11 @@ def run_history(seed: int) -> FaultyStudy:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_tuning_job_under_all_faults_equals_its_ledger_and_ends(seed: int) -> None:
-    run_history(seed)
+    states_of(seed)
 
 
 def test_histories_contain_trials_that_are_stopped_early() -> None:
     """Otherwise the histories would not test it."""
-    states = [trial.state for seed in range(20) for trial in run_history(seed).tuning.trials]
+    states = [state for seed in range(20) for state in states_of(seed)]
     assert states.count(TrialState.STOPPED) >= 3
     assert states.count(TrialState.SUCCEEDED) >= 10
