@@ -15,7 +15,6 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp import Client as McpClient
 
 from tests.support.each_row import each_row
 from tests.support.jobs import a_spec, a_tuning_spec
@@ -54,6 +53,7 @@ def tools(installation: Installation, budget: str = "") -> Tools:
 
 def call(tools: Tools, name: str, **arguments: object) -> tuple[str, bool]:
     """Return the answer of a tool, and whether it is an error."""
+    from mcp import Client as McpClient
 
     async def run() -> tuple[str, bool]:
         async with McpClient(serve(tools)) as session:
@@ -68,6 +68,8 @@ def document(job_id: str = "digits_1", cap: str | None = "5 USD", **more: object
 
 
 def test_tools_are_listed_with_what_they_change(installation: Installation) -> None:
+    from mcp import Client as McpClient
+
     async def listed() -> dict[str, Any]:
         async with McpClient(serve(tools(installation))) as session:
             return {tool.name: tool for tool in (await session.list_tools()).tools}
