@@ -79,7 +79,7 @@ class SharedPages:
     def new_page(self, chromium: Browser, *, has_script: bool) -> Page:
         """Open a page without cookies."""
         if has_script not in self.contexts:
-            context = chromium.new_context(  # smooth scrolling paints the page some twenty times
+            context = chromium.new_context(  # smooth scrolling paints many frames
                 java_script_enabled=has_script, base_url=self.origin, reduced_motion="reduce"
             )
             context.set_default_timeout(UPDATE_MS)
