@@ -5,12 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from infra import stage
-from tests.infra.conftest import BOOT_IMAGE, FINANCE, GCSFUSE, REQUIRED, RESEARCH, WORKER_REGIONS, Plan, Terraform
+from tests.infra.conftest import (
+    BOOT_IMAGE,
+    FINANCE,
+    GCSFUSE,
+    LANDING_KEY,
+    LANDING_NETWORK,
+    LANDING_SUBNETWORK,
+    REQUIRED,
+    RESEARCH,
+    WORKER_REGIONS,
+    Plan,
+    Terraform,
+)
 from trainmaster.core.intake import system_events
 from trainmaster.messaging import topics
 from trainmaster.packaging.agent_archive import agent_object
@@ -232,17 +243,8 @@ def test_walled_account_has_a_network_that_admits_only_its_own_vms(full_plan: Pl
     assert networks == f"{finance}=trainmaster-finance,{research}=trainmaster-research"
 
 
-def test_landing_zone_has_its_own_network_key_and_recovery_and_no_public_address(planned: Callable[..., Plan]) -> None:
-    network = "projects/host/global/networks/shared"
-    subnetwork = "projects/host/regions/{region}/subnetworks/training-{region}"
-    key = "projects/keys/locations/us-central1/keyRings/ml/cryptoKeys/trainmaster"
-    plan = planned(
-        network={"network": network, "subnetwork": subnetwork},
-        worker_regions={"us-central1": "", "europe-west4": ""},
-        kms_key=key,
-        point_in_time_recovery=True,
-        ssh_users=["user:a@example.com"],
-    )
+def test_landing_zone_has_its_own_network_key_and_recovery_and_no_public_address(reduced_plan: Plan) -> None:
+    plan = reduced_plan
     kinds = {resource.type for resource in plan.resources}
     assert not {
         kind for kind in kinds if re.match(r"google_compute_(network|subnetwork|firewall|router|address)", kind)
@@ -250,14 +252,14 @@ def test_landing_zone_has_its_own_network_key_and_recovery_and_no_public_address
     for function in plan.of("google_cloudfunctions2_function").values():
         environment = function["service_config"][0]["environment_variables"]
         values = Settings.model_validate({"project": "my-project", "network": environment["TRAINMASTER_NETWORK"]})
-        assert values.network == network
-        assert environment["TRAINMASTER_SUBNETWORK"] == subnetwork
+        assert values.network == LANDING_NETWORK
+        assert environment["TRAINMASTER_SUBNETWORK"] == LANDING_SUBNETWORK
         assert set(environment["TRAINMASTER_REGIONS"].split(",")) == {"us-central1", "europe-west4"}
     (database,) = plan.of("google_firestore_database").values()
     assert database["point_in_time_recovery_enablement"] == "POINT_IN_TIME_RECOVERY_ENABLED"
-    assert database["cmek_config"][0]["kms_key_name"] == key
-    assert all(bucket["encryption"][0]["default_kms_key_name"] == key for bucket in plan.of(BUCKET).values())
-    assert all(topic["kms_key_name"] == key for topic in plan.of("google_pubsub_topic").values())
+    assert database["cmek_config"][0]["kms_key_name"] == LANDING_KEY
+    assert all(bucket["encryption"][0]["default_kms_key_name"] == LANDING_KEY for bucket in plan.of(BUCKET).values())
+    assert all(topic["kms_key_name"] == LANDING_KEY for topic in plan.of("google_pubsub_topic").values())
 
 
 def test_installation_without_tpus_gives_no_account_a_role_on_their_nodes(reduced_plan: Plan) -> None:

@@ -79,7 +79,9 @@ class SharedPages:
     def new_page(self, chromium: Browser, *, has_script: bool) -> Page:
         """Open a page without cookies."""
         if has_script not in self.contexts:
-            context = chromium.new_context(java_script_enabled=has_script, base_url=self.origin)
+            context = chromium.new_context(  # smooth scrolling paints many frames
+                java_script_enabled=has_script, base_url=self.origin, reduced_motion="reduce"
+            )
             context.set_default_timeout(UPDATE_MS)
             context.new_page().goto(asset("icon.svg"))
             self.contexts[has_script] = context
@@ -100,7 +102,7 @@ def chromium_browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(
             executable_path=path,
             chromium_sandbox=os.getuid() != 0,
-            args=["--no-proxy-server", f"--disable-features={','.join(DISABLED)}", *FEW_PROCESSES],
+            args=["--no-proxy-server", f"--disable-features={','.join(DISABLED)}", *FEW_PROCESSES, "--disable-gpu"],
             timeout=300_000,
         )
         server = make_server("127.0.0.1", 0, Site(World()).app, threaded=True)

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import anyio
-from mcp import Client, StdioServerParameters, stdio_client
 
 
 def test_the_command_serves_its_standard_input(tmp_path: Path) -> None:
+    from mcp import Client, StdioServerParameters, stdio_client
+
     address = "127.0.0.1:1"  # nobody answers there
     environment = {
         "TRAINMASTER_PROJECT": "my-project",

@@ -18,7 +18,6 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp import Client as McpClient
 
 from tests.support.each_row import each_row
 from tests.support.jobs import a_spec, a_tuning_spec
@@ -64,6 +63,8 @@ def the_server() -> tuple[Tools, Any]:
 
 def call(tools: Tools, name: str, **arguments: object) -> tuple[str, bool]:
     """Return the answer of a tool, and whether it is an error."""
+    from mcp import Client as McpClient
+
     served, server = the_server()
     vars(served).update(vars(tools))
 
@@ -80,6 +81,8 @@ def document(job_id: str = "digits_1", cap: str | None = "5 USD", **more: object
 
 
 def test_tools_are_listed_with_what_they_change(installation: Installation) -> None:
+    from mcp import Client as McpClient
+
     async def listed() -> dict[str, Any]:
         async with McpClient(serve(tools(installation))) as session:
             return {tool.name: tool for tool in (await session.list_tools()).tools}
