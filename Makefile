@@ -70,8 +70,8 @@ run: $(if $(filter digits,$(EXAMPLE)),$(RUNNABLE) $(call IMAGE,tensorflow),image
 stack: $(RUNNABLE) ## start the local stack and keep it running until Ctrl-C
 	@$(BIN)/trainmaster local up
 
-# Two processes more than cores, because tests of whole jobs and of the agent often wait. Each one collects all tests.
-PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# Three processes more than cores, because tests of whole jobs and of the agent often wait. Each one collects all tests.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
 # Quick tests share nothing and do not wait.
 PYTEST_QUICK := $(BIN)/python -m pytest --numprocesses logical --dist worksteal

@@ -66,6 +66,7 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
             "install",
             "--offline",
             "--no-deps",
+            "--no-compile-bytecode",
             "--link-mode",
             "copy",
             "--python",
