@@ -234,6 +234,7 @@ $(RUNNABLE): requirements/run.txt pyproject.toml | python
 	@$(PIP) --quiet install $(LOCKED) <(sed -n '/^uv==/,/[^\]$$/p' $<)
 	@$(UV) $(BIN)/python $(LOCKED) $<
 	@$(UV) $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q -j 0 shared emulators functions
 	@touch $@
 
 $(INSTALLED): requirements/dev.txt $(RUNNABLE)

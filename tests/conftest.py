@@ -56,7 +56,7 @@ ORDER: Final = (
 )
 """Folders and modules, the longest units first: they would otherwise run alone at the end."""
 
-BY_MODULE: Final = {"integration/agent": 0.8, "sim": 0.8, "unit": 1.0}
+BY_MODULE: Final = {"integration/agent": 0.4, "sim": 0.8, "unit": 1.0}
 """Folders that are scheduled by module, after all others: their tests share no emulator.
 
 Tests of the agent wait, the others compute. So modules of all three run side by side: those of a folder are spread
