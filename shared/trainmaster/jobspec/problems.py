@@ -47,17 +47,19 @@ class InvalidJob(Exception):  # noqa: N818 - names the outcome that the sender s
     """The job cannot be accepted. `problems` is never empty; the text has a line per problem in the service's form."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems: tuple[Problem, ...] = tuple(map(_without_values, problems))
+        unique = {problem.field: problem for problem in map(_without_values, reversed([*problems]))}
+        self.problems: tuple[Problem, ...] = tuple(reversed(unique.values()))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 def _without_values(problem: Problem) -> Problem:
     """Return the problem of an environment variable or secret without its value: problems are logged and published."""
-    if not _PRIVATE.search(problem.field):
+    if not (private := _PRIVATE.search(problem.field)):
         return problem
+    path, name = problem.field[: private.end()], problem.field[private.end() :]
     text = _QUOTED_VALUE.sub("", problem.problem)
-    name = re.split(r"[=\s]", problem.field)[0]  # the value may be in the name by mistake
-    return Problem(name, text, problem.example if text == problem.problem else "text in quotes")
+    field = path + re.split(r"[=\s]", name)[0]  # the value may be in the name by mistake
+    return Problem(field, text, problem.example if text == problem.problem else "text in quotes")
 
 
 def service_path(path: str) -> str:

@@ -71,6 +71,14 @@ DOCUMENTS: Final[dict[str, tuple[dict[str, object], set[str]]]] = {
         {"jobId": "a", T: float("inf"), "region": "us-central1"},
         {T, "region"},
     ),
+    "names that are blank": (
+        {**job(), " ": {"env": float("inf")}, "labels": {"\t": "x"}, "trainmaster": {"env": {"": "x"}}},
+        {"job", "labels", "trainmaster.env"},
+    ),
+    "variables with spaces in their names, which are cut off lest they are values": (
+        {**job(), "my list": {"env": float("inf")}, "trainmaster": {"env": {"A 1": float("inf"), "A 2": float("inf")}}},
+        {"my list.env", "my list", "trainmaster.env.A"},
+    ),
 }
 """Documents that are too long for a file, or that the parser of files would refuse first."""
 

@@ -56,8 +56,8 @@ class _Copier:
                     path, f"has the name {quoted(name)}; names must be strings: put it in quotes", f'"{name}": …'
                 )
                 continue
-            if unprintable := _find_unprintable(name):
-                self._drop(path, f"has a name with {unprintable}", "letters, digits and _")
+            if fault := _find_unprintable(name) or ("" if name.strip() else "nothing in it"):
+                self._drop(path, f"has a name with {fault}", "letters, digits and _")
                 continue
             copy[name] = self._copy_value(item, f"{path}.{name}" if path else name, depth)
         return copy
