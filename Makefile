@@ -70,11 +70,11 @@ run: $(if $(filter digits,$(EXAMPLE)),$(RUNNABLE) $(call IMAGE,tensorflow),image
 stack: $(RUNNABLE) ## start the local stack and keep it running until Ctrl-C
 	@$(BIN)/trainmaster local up
 
-# Three processes more than cores, because tests of whole jobs and of the agent often wait. Each one collects all tests.
+# Three processes more than cores, because tests of whole jobs and of the agent often wait.
 PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
-PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
-# Quick tests share nothing and do not wait.
-PYTEST_QUICK := $(BIN)/python -m pytest --numprocesses logical --dist worksteal
+PYTEST := $(BIN)/python -m pytest --processes $(PROCESSES)
+# Quick tests do not wait.
+PYTEST_QUICK := $(BIN)/python -m pytest --processes $(shell getconf _NPROCESSORS_ONLN)
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## run the unit tests, which need nothing but .venv

@@ -30,7 +30,10 @@ _lock = threading.Lock()
 _exchanges: list[Exchange] = []
 _methods: Counter[str] = Counter()
 _spent_s: list[float] = []
-"""Processor time of the checks."""
+"""Processor time of the checks since the end of the last test."""
+_all_methods: Counter[str] = Counter()
+_all_spent_s: list[float] = []
+PROPERTY: Final = "conforming exchanges"
 
 WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -125,30 +128,29 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         yield
     finally:
         faults = check_recorded()
+        if _methods:
+            item.user_properties.append((PROPERTY, (dict(_methods), sum(_spent_s))))
+            _methods.clear()
+            _spent_s.clear()
     if faults and item.get_closest_marker("nonconforming") is None:
         pytest.fail("\n".join(["calls or answers that Google's documents do not have:", *faults]), pytrace=False)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the counts of a worker to the main process."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["conformance"] = (dict(_methods), sum(_spent_s))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    counts, spent_s = getattr(node, "workeroutput", {}).get("conformance", ({}, 0.0))
-    _methods.update(counts)
-    _spent_s.append(spent_s)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add the counts of a test, which may have run in another process."""
+    properties: dict[str, Any] = dict(report.user_properties)
+    if report.when == "teardown" and PROPERTY in properties:
+        counts, spent_s = properties[PROPERTY]
+        _all_methods.update(counts)
+        _all_spent_s.append(spent_s)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    counted = +_methods
+    counted = +_all_methods
     if counted:
         apis = Counter(method.partition(".")[0] for method in counted)
         words = ", ".join(f"{api} {count}" for api, count in sorted(apis.items()))
         terminalreporter.section("calls that Google's discovery documents have")
         terminalreporter.write_line(
-            f"{counted.total()} exchanges of {len(counted)} methods ({words}), checked in {sum(_spent_s):.1f} s"
+            f"{counted.total()} exchanges of {len(counted)} methods ({words}), checked in {sum(_all_spent_s):.1f} s"
         )
