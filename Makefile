@@ -73,8 +73,8 @@ stack: $(RUNNABLE) ## start the local stack and keep it running until Ctrl-C
 # Three processes more than cores, because tests of whole jobs and of the agent often wait.
 PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 PYTEST := $(BIN)/python -m pytest --processes $(PROCESSES)
-# Quick tests do not wait.
-PYTEST_QUICK := $(BIN)/python -m pytest --processes $(shell getconf _NPROCESSORS_ONLN)
+# Quick tests seldom wait.
+PYTEST_QUICK := $(BIN)/python -m pytest --processes $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## run the unit tests, which need nothing but .venv

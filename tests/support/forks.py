@@ -89,7 +89,7 @@ class _Forks:
         self._forks[ours] = _Fork(process)
 
     def _receive(self, connection: Connection) -> None:
-        """Handle a message: a report, None (the process asks for a unit), or the end of the process."""
+        """Handle a message: the reports of a test, None (the process asks for a unit), or the end of the process."""
         fork, config = self._forks[connection], self._session.config
         try:
             message = connection.recv()
@@ -100,10 +100,11 @@ class _Forks:
         if message is None:
             self._hand_out(connection, fork)
             return
-        report = config.hook.pytest_report_from_serializable(config=config, data=message)
-        if report.when == "teardown" and fork.left:
+        if fork.left and message[0]["nodeid"] == fork.left[0].nodeid:
             fork.left.popleft()
-        config.hook.pytest_runtest_logreport(report=report)
+        for data in message:
+            report = config.hook.pytest_report_from_serializable(config=config, data=data)
+            config.hook.pytest_runtest_logreport(report=report)
         if self._session.shouldfail or self._session.shouldstop:
             self._stop()
 
@@ -161,10 +162,10 @@ class _Sender:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        for report in runtestprotocol(item, log=False, nextitem=nextitem):
-            if not (isinstance(item, _Between) and report.passed):
-                data = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
-                self._connection.send(data)
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not isinstance(item, _Between) or not all(report.passed for report in reports):
+            to_data, config = item.config.hook.pytest_report_to_serializable, item.config
+            self._connection.send([to_data(config=config, report=report) for report in reports])
         return True
 
 

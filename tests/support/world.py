@@ -276,7 +276,8 @@ class World:
         return next(replica for replica in self.replicas if replica.replica_id == replica_id)
 
     def find_vm(self, replica_id: ReplicaId) -> Vm | None:
-        return next((vm for vm in self.vms if vm.name == vm_name(self.job_id, replica_id)), None)
+        name = vm_name(self.job_id, replica_id)
+        return next((vm for vm in self.vms if vm.name == name), None)
 
     def vm(self, replica_id: ReplicaId) -> Vm:
         vm = self.find_vm(replica_id)

@@ -121,7 +121,7 @@ def application_environment(config: StackConfig, endpoints: Endpoints) -> dict[s
         "TRAINMASTER_PROJECT": config.project,
         "TRAINMASTER_INSTALLATION": "",
         "TRAINMASTER_BUCKET": config.bucket,
-        "TRAINMASTER_AGENT": f"gs://{config.stage_bucket}/{agent_object(agent_archive())}",
+        "TRAINMASTER_AGENT": f"gs://{config.stage_bucket}/{agent_object(agent_archive(compiled=True))}",
         "TRAINMASTER_ALGORITHMS": f"gs://{config.stage_bucket}/{algorithms_object(algorithms_archive())}",
         "TRAINMASTER_ADDRESSING": "emulator",
         "TRAINMASTER_NOTIFICATIONS": "true",

@@ -115,7 +115,7 @@ class Supervisor:
         storage.create_bucket(host, self._config.project, self._config.stage_bucket)
         for bucket, folder in self._config.public_buckets.items():
             storage.create_bucket_from(host, self._config.project, bucket, folder)
-        archive = agent_archive()
+        archive = agent_archive(compiled=True)  # its VMs have the Python of this machine
         storage.create_object(host, self._config.stage_bucket, agent_object(archive), archive)
         wheel = algorithms_archive()
         storage.create_object(host, self._config.stage_bucket, algorithms_object(wheel), wheel)

@@ -6,10 +6,10 @@ import os
 import shutil
 import signal
 
-from trainmaster.packaging.agent_archive import agent_object
+from trainmaster.packaging.agent_archive import agent_archive, agent_object
 
 from .support.cloud import Cloud
-from .support.vm import BUCKET, Vm, compiled_agent, install_agent, is_alive
+from .support.vm import BUCKET, Vm, install_agent, is_alive
 
 AGENT = "instance/attributes/trainmaster-agent"
 
@@ -47,7 +47,7 @@ def test_killed_agent_restarts_kills_the_orphan_and_reports_its_end(cloud: Cloud
     os.kill(int(vm.wait_for_number("AGENT ", 2)), signal.SIGKILL)
     vm.wait_for_line("[trainmaster] The agent cannot be downloaded")
     assert is_alive(orphan)
-    cloud.set(AGENT, f"gs://{BUCKET}/{agent_object(compiled_agent())}")
+    cloud.set(AGENT, f"gs://{BUCKET}/{agent_object(agent_archive(compiled=True))}")
     assert cloud.wait_for_message("replica-exit", (1, 2)).body["cause"] == "vm_restarted"
     assert not is_alive(orphan)
 

@@ -39,23 +39,9 @@ def is_below_floor(job: Job, replica: Replica) -> bool:
 
 
 def raise_to_floor(job: Job, replica: Replica, *, is_member: bool) -> Replica:
-    """Return the replica that awaits its VM of the floor. `is_member`: it runs in rounds, which count its
-    incarnations."""
-    raised = replace(
-        replica,
-        vm_generation=job.placement.floor,
-        ready_at=None,
-        hosts_ready=(),
-        early_losses_in_zone=0,
-        **NO_VM,
-    )
-    if replica.awaits_vm:
-        return raised
-    return replace(
-        raised,
-        state=ReplicaState.REPLACING,
-        incarnation=replica.incarnation + (not is_member),
-        hosts_done=(),
-        quick_failures=0,
-        bug=None,
-    )
+    """Return the replica that awaits its VM of the floor. `is_member`: rounds count its incarnations."""
+    changes: dict[str, Any] = {"ready_at": None, "hosts_ready": (), "early_losses_in_zone": 0}
+    if not replica.awaits_vm:
+        changes |= {"state": ReplicaState.REPLACING, "incarnation": replica.incarnation + (not is_member)}
+        changes |= {"hosts_done": (), "quick_failures": 0, "bug": None}
+    return replace(replica, vm_generation=job.placement.floor, **changes, **NO_VM)

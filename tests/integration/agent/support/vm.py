@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import marshal
 import os
 import signal
 import subprocess
 import textwrap
 import threading
-import zipfile
 from collections.abc import Mapping
-from functools import cache
-from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,24 +73,10 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@cache
-def compiled_agent() -> bytes:
-    """Return the agent with compiled modules beside its sources, because hundreds of tests start it.
-
-    Another version of Python ignores them. Source: PEP 552, pyc files that are not checked.
-    """
-    buffer = io.BytesIO(agent_archive())
-    with zipfile.ZipFile(buffer, "a") as archive:
-        for name in archive.namelist():
-            code = compile(archive.read(name), name, "exec", dont_inherit=True)
-            archive.writestr(f"{name}c", MAGIC_NUMBER + b"\1\0\0\0" + bytes(8) + marshal.dumps(code))
-    return buffer.getvalue()
-
-
 def install_agent(cloud: Cloud) -> dict[str, str]:
     """Store the agent, and name it in the metadata; return the metadata entries that start it."""
-    uri = f"gs://{BUCKET}/{agent_object(compiled_agent())}"
-    cloud.objects[uri] = compiled_agent()
+    uri = f"gs://{BUCKET}/{agent_object(agent_archive(compiled=True))}"
+    cloud.objects[uri] = agent_archive(compiled=True)
     cloud.set("instance/attributes/trainmaster-agent", uri)
     return agent_files(uri)
 
