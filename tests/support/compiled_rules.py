@@ -7,6 +7,7 @@ that time, 15 ms for the console, and depend on the text of the rule alone. A te
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 
 from flask import Flask
 from jinja2.bccache import Bucket, BytecodeCache
@@ -19,14 +20,13 @@ class CompiledTemplates(BytecodeCache):
     """The compiled templates of all applications."""
 
     def __init__(self) -> None:
-        self._codes: dict[str, bytes] = {}
+        self._codes: dict[str, CodeType | None] = {}
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self._codes:
-            bucket.bytecode_from_string(self._codes[bucket.key])
+        bucket.code = self._codes.get(bucket.key)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        self._codes[bucket.key] = bucket.bytecode_to_string()
+        self._codes[bucket.key] = bucket.code
 
 
 def pytest_configure() -> None:
