@@ -21,7 +21,7 @@ from trainmaster.core.reconcile import desired
 from trainmaster.memory.store import MemoryStore
 from trainmaster.messaging import agent_messages
 
-SEEDS = 300 if hypothesis.settings().max_examples > 150 else 5
+SEEDS = 300 if hypothesis.settings().max_examples > 150 else 4
 """300 per profile in the thorough profile of `make test-all`. `make explore` explores 20,000 histories."""
 
 

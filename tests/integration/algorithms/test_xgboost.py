@@ -133,6 +133,7 @@ def test_distributed_xgboost_learns_digits_from_the_files_of_all_replicas(tmp_pa
     assert "from 3 of 6 files" in second.output
 
 
+@pytest.mark.heavy
 def test_categories_are_refused_by_the_replica_that_reads_them_at_once(tmp_path: Path, data: Path) -> None:
     shutil.copy(data / SUBSCRIBERS, tmp_path / "b.csv")
     shutil.copy(data / "algorithm_xgboost_dist/training/part-0.csv", tmp_path / "a.csv")

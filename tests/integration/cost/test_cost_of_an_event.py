@@ -29,7 +29,7 @@ def cost_of_a_restart(emulators: Emulators, jobs: int) -> Cost:
         return meter.reads, meter.writes, meter.deletes, functions.invocations.total()
 
 
-@pytest.mark.parametrize("jobs", [100, pytest.param(1000, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("jobs", [40, pytest.param(1000, marks=pytest.mark.heavy)])
 def test_cost_of_an_event_is_the_same_beside_any_number_of_jobs(jobs: int, firestore_emulator: str) -> None:
     emulators = Emulators(firestore_emulator)
     few, many = cost_of_a_restart(emulators, 10), cost_of_a_restart(emulators, jobs)

@@ -47,7 +47,7 @@ def test_functions_get_the_documented_settings() -> None:
         "TRAINMASTER_PROJECT": "p",
         "TRAINMASTER_INSTALLATION": "",
         "TRAINMASTER_BUCKET": "b",
-        "TRAINMASTER_AGENT": f"gs://trainmaster-local-stage/{agent_object(agent_archive())}",
+        "TRAINMASTER_AGENT": f"gs://trainmaster-local-stage/{agent_object(agent_archive(compiled=True))}",
         "TRAINMASTER_ALGORITHMS": f"gs://trainmaster-local-stage/{algorithms_object(algorithms_archive())}",
         "TRAINMASTER_ADDRESSING": "emulator",
         "TRAINMASTER_NOTIFICATIONS": "true",
