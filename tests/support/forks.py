@@ -143,7 +143,7 @@ class _Forks:
 
 def _send(connection: Connection, message: int | None) -> None:
     """Send a message to a fork, unless it has ended, which the next wait shows."""
-    with suppress(BrokenPipeError):
+    with suppress(BrokenPipeError, ConnectionResetError):
         connection.send(message)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,11 @@ import pytest
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "emulator: as in the real suite")
+
+@pytest.fixture(autouse=True)
+def noted(request):
+    with open("log", "a") as log:
+        print("run", os.getpid(), request.node.name, file=log)
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
@@ -64,17 +70,23 @@ MODULES: Final = {
 }
 
 
-def run_suite(folder: Path, *options: str) -> tuple[int, str]:
-    """Run the modules, each a unit of work, and return pytest's status and report."""
+def run_suite(folder: Path, *options: str, modules: Collection[str] = MODULES) -> tuple[int, str]:
+    """Run modules, each a unit of work, and return pytest's status and report."""
     suite = folder / "tests" / "unit"
     suite.mkdir(parents=True)
     (folder / "tests" / "conftest.py").write_text(CONFTEST)
-    for name, text in MODULES.items():
-        (suite / f"{name}.py").write_text("\n".join(line[8:] for line in text.splitlines()))
+    for name in modules:
+        (suite / f"{name}.py").write_text("\n".join(line[8:] for line in MODULES[name].splitlines()))
     command = [sys.executable, "-m", "pytest", "--processes=2", "-p", "tests.support.forks", "-rA", *options]
     isolated = ["-c", "/dev/null", "--rootdir", ".", "-p", "no:cacheprovider", "--import-mode=importlib", "tests"]
     done = subprocess.run([*command, *isolated], cwd=folder, env=VARIABLES, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
+
+
+def lines(folder: Path, kind: str) -> list[list[str]]:
+    """Return what the processes have noted: each line is the id of the process, and more."""
+    noted = [line.split() for line in (folder / "log").read_text().splitlines()]
+    return [words[1:] for words in noted if words[0] == kind]
 
 
 def test_results_are_those_of_one_process_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
@@ -87,16 +99,17 @@ def test_results_are_those_of_one_process_and_a_dead_one_is_replaced(tmp_path: P
     assert "FAILED tests/unit/test_c.py::test_after_it" in report
     assert "its process ended with exit code 7, in tests/unit/test_c.py::test_dies" in report
     assert "ERROR tests/unit/test_d.py::test_passes[19] - RuntimeError: the end is broken" in report
-    start, stop = (tmp_path / "log").read_text().splitlines()
-    assert start.split()[:2] == ["start", stop.split()[1]]
-    assert Path(start.split()[2]).parent.name.startswith("process"), "each process has its own folders"
+    (start,), (stop,) = lines(tmp_path, "start"), lines(tmp_path, "stop")
+    assert start[0] == stop[0]
+    assert Path(start[1]).parent.name.startswith("process"), "each process has its own folders"
 
 
-def test_first_failure_ends_all_processes_after_their_tests(tmp_path: Path) -> None:
-    status, report = run_suite(tmp_path, "-x")
+def test_process_of_the_first_failure_gets_no_other_unit(tmp_path: Path) -> None:
+    status, report = run_suite(tmp_path, "-x", modules=("test_a", "test_b", "test_e"))
     assert status == 1
     assert "stopping after 1 failures" in report
-    assert "PASSED tests/unit/test_a.py::test_uses_the_server" in report, "it had begun"
-    assert "test_is_in_its_process" not in report
-    assert "test_e" not in report
-    assert len((tmp_path / "log").read_text().splitlines()) == 2, "the server has stopped"
+    runs = lines(tmp_path, "run")
+    (failed,) = [process for process, name in runs if name == "test_prints_and_fails"]
+    its_own = [name for process, name in runs if process == failed]
+    assert its_own[its_own.index("test_prints_and_fails") + 1 :] in ([], ["test_follows"])
+    assert len(lines(tmp_path, "start")) == len(lines(tmp_path, "stop"))
