@@ -58,7 +58,7 @@ def _without_values(problem: Problem) -> Problem:
         return problem
     path, name = problem.field[: private.end()], problem.field[private.end() :]
     text = _QUOTED_VALUE.sub("", problem.problem)
-    field = path + re.split(r"[=\s]", name)[0]  # the value may be in the name by mistake
+    field = path + re.split(r"[=\s]", name.lstrip())[0]  # the value may be in the name by mistake
     return Problem(field, text, problem.example if text == problem.problem else "text in quotes")
 
 

@@ -76,8 +76,12 @@ DOCUMENTS: Final[dict[str, tuple[dict[str, object], set[str]]]] = {
         {"job", "labels", "trainmaster.env"},
     ),
     "variables with spaces in their names, which are cut off lest they are values": (
-        {**job(), "my list": {"env": float("inf")}, "trainmaster": {"env": {"A 1": float("inf"), "A 2": float("inf")}}},
-        {"my list.env", "my list", "trainmaster.env.A"},
+        {
+            **job(),
+            "my list": {"env": float("inf")},
+            "trainmaster": {"env": dict.fromkeys(("A 1", "A 2", " B"), float("inf"))},
+        },
+        {"my list.env", "my list", "trainmaster.env.A", "trainmaster.env.B"},
     ),
 }
 """Documents that are too long for a file, or that the parser of files would refuse first."""
